@@ -163,6 +163,9 @@ export interface Waiting {
 /** Why a request is at its worker: first of its session, same worker as before, moved, retried, named by the client, or no session. */
 export type Why = 'new' | 'home' | 'moved' | 'retry' | 'target' | 'policy';
 
+/** Maximum bytes of a response that are read while its engine loads weights and its client does not take them. */
+export const READ_ON_BYTES = 4_194_304;
+
 const NO_WORKERS: readonly Worker[] = [];
 const NO_FAILURES: readonly FailedAttempt[] = [];
 const NO_SEAMS: readonly Seam[] = [];
@@ -252,11 +255,8 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   status = 0;
   /** The engine's response is an event stream. */
   isStream = false;
-  /**
-   * The response is read although the client does not take it, because what was sampled so far is needed now. Only if plugins copy the
-   * response: the buffer of a read is reused.
-   */
-  readsOn = false;
+  /** So many bytes of the response are read although the client does not take them, because what was sampled so far is needed now. */
+  readOnBytes = 0;
   /** The head of a response was passed to the sink: no retry and no other response is possible. */
   isAnswerOut = false;
   /** When the first byte of the response was sent (monotonic ms); 0: none was. */

@@ -63,7 +63,7 @@ export async function startExtensions(
     resumesAll: config.resume === 'all',
     maxRetries: () => live.current.retryMaxRetries,
     swaps: swaps?.aborts ?? null,
-    versionOf: (worker: Worker) => swaps?.snapshots.of(worker) ?? worker.weightVersion,
+    weights: swaps?.snapshots ?? null,
   };
   const resume = config.resume === 'off' ? null : new (await import('../resume/resume.ts')).Resume(resumeParts);
   return { recorder, tinker, swaps, loaded, fireworks, responses, resume };

@@ -54,6 +54,9 @@ export const vllm: Engine = {
       figures: figures.length === 0 ? null : figures,
     };
   },
+  async readStart(ask) {
+    return /^process_start_time_seconds (\S+)/m.exec((await askText(ask, '/metrics')) ?? '')?.[1] ?? null;
+  },
   async readWeightVersion(ask) {
     return text((await askJson(ask, '/weight_info'))?.['weight_version']);
   },

@@ -25,6 +25,7 @@ export class EngineLabel {
   /** Starts and ends of updates that the router has seen, and restarts. */
   updates = 0;
   readonly #read: () => Promise<string | null>;
+  readonly #onNamed: (name: string, stale: string | null) => void;
   #updating = 0;
   /** Updates since the name was last compared: the name before them (null: unknown), and whether one was real. */
   #unproven: { readonly before: string | null; isReal: boolean } | null = null;
@@ -38,9 +39,13 @@ export class EngineLabel {
   #waiting: PromiseWithResolvers<Label> | null = null;
   #timer: NodeJS.Timeout | null = null;
 
-  /** @param read asks the engine; null: it did not report a version */
-  constructor(read: () => Promise<string | null>) {
+  /**
+   * @param read asks the engine; null: it did not report a version
+   * @param onNamed called with a name that it reported, unless its weights were being updated meanwhile
+   */
+  constructor(read: () => Promise<string | null>, onNamed: (name: string, stale: string | null) => void = () => {}) {
     this.#read = read;
+    this.#onNamed = onNamed;
   }
 
   /** When the engine was last asked (monotonic ms). */
@@ -122,6 +127,7 @@ export class EngineLabel {
     const label = { name, updates, isProof: this.#proves(name, updates) };
     if (name !== null) this.newest = label;
     waiting.resolve(label);
+    if (name !== null && this.#updating === 0 && updates === this.updates) this.#onNamed(name, this.#stale);
     if (this.#waiting !== null) this.#schedule();
   }
 

@@ -20,6 +20,8 @@ export class VersionLabels {
   /** Until when each engine is watched. */
   readonly #interestMs = new Map<EngineLabel, number>();
   #poll: NodeJS.Timeout | null = null;
+  /** Learns what engines report, unless their weights were being updated; null: not needed. */
+  onNamed: ((worker: Worker, name: string, stale: string | null) => void) | null = null;
 
   constructor(fleet: Fleet, options: { readonly timeoutMs: number }) {
     this.#fleet = fleet;
@@ -35,7 +37,8 @@ export class VersionLabels {
   of({ engineUrl }: Worker): EngineLabel {
     let label = this.#labels.get(engineUrl);
     if (label === undefined) {
-      label = new EngineLabel(this.#readerOf(engineUrl));
+      const onNamed = (name: string, stale: string | null): void => this.#named(engineUrl, name, stale);
+      label = new EngineLabel(this.#readerOf(engineUrl), onNamed);
       this.#labels.set(engineUrl, label);
     }
     return label;
@@ -56,6 +59,12 @@ export class VersionLabels {
 
   close(): void {
     if (this.#poll !== null) clearInterval(this.#poll);
+  }
+
+  #named(engineUrl: string, name: string, stale: string | null): void {
+    if (this.onNamed === null) return;
+    const worker = this.#fleet.workers.find((each) => each.engineUrl === engineUrl);
+    if (worker !== undefined) this.onNamed(worker, name, stale);
   }
 
   #askAgain(): void {

@@ -262,16 +262,22 @@ export class Attempt implements UpstreamUser, Source {
       this.#complete(surplus);
       return true;
     }
-    if (!this.sink.flush() && !this.x.readsOn) {
+    if (!this.sink.flush() && !this.#readsOn(end - start)) {
       this.#isSinkFull = true;
       return false;
     }
     const { coalescer } = this.#context;
-    if (coalescer !== null && this.#head!.isEventStream && ++this.#reads > PROMPT_READS && !this.x.readsOn) {
+    if (coalescer !== null && this.#head!.isEventStream && ++this.#reads > PROMPT_READS && x.readOnBytes === 0) {
       coalescer.push(this);
       return false;
     }
     return true;
+  }
+
+  /** @param count bytes that were read although the sink is full */
+  #readsOn(count: number): boolean {
+    this.x.readOnBytes = Math.max(0, this.x.readOnBytes - count);
+    return this.x.readOnBytes > 0;
   }
 
   #complete(surplus: number): void {

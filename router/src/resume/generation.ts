@@ -184,8 +184,12 @@ export class Generation {
     return this.#joined(body, 0);
   }
 
-  /** The present part is over, and another engine continues. @param version of the weights, where the engine did not name it */
-  seam(version: string | null): { readonly hasProgress: boolean; readonly version: string | null } {
+  /**
+   * The present part is over, and another engine continues.
+   * @param version of the weights, where the engine did not name it
+   * @returns `name`: what the engine named its weights last, or `version`
+   */
+  seam(version: string | null): { readonly hasProgress: boolean; readonly name: string | null } {
     this.#kept = [];
     const newest = this.#newest;
     this.ids = this.sampled;
@@ -206,7 +210,7 @@ export class Generation {
     this.#count = 0;
     this.isAborted = false;
     this.isBroken = false;
-    return { hasProgress: count > 0, version: told.at(-1)?.version ?? null };
+    return { hasProgress: count > 0, name: told.at(-1)?.version ?? null };
   }
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */

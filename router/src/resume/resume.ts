@@ -1,4 +1,5 @@
 import type { Exchange, Seam } from '../exchange.ts';
+import type { WeightSource } from '../fleet/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import { type Plugin, Refused } from '../plugin.ts';
@@ -23,8 +24,17 @@ export interface ResumeParts {
   readonly maxRetries: () => number;
   /** null: the router does no swaps. */
   readonly swaps: SwapAborts | null;
-  /** The version of a worker's weights; null: not known. */
-  readonly versionOf: (worker: Worker) => string | null;
+  /** null: the router replaces no weights. */
+  readonly weights: Pick<WeightSource, 'weightsOf'> | null;
+}
+
+/** What is known of a worker's weights. */
+interface Known {
+  /** null: not known. */
+  readonly version: string | null;
+  /** What the worker names them; null: any name counts. */
+  readonly name: string | null;
+  readonly breaks: number;
 }
 
 type SinkFor = (first: Changer | null) => Sink;
@@ -42,8 +52,8 @@ interface Followed {
   reason: string;
   /** Of its first part: another kind of engine would not understand the request. */
   worker: Worker | null;
-  /** Of the weights of the present worker, before it got the request. */
-  version: string | null;
+  /** Of the weights of the present worker, before it got the request; null: it has none. */
+  known: Known | null;
   keptBytes: number;
   /** Parts in a row, aborted or truncated, that left no new token. */
   fruitless: number;
@@ -137,8 +147,12 @@ export class Resume {
     const worker = x.worker!;
     const before = generation.offset;
     // Weights that were replaced in between are not those of all tokens.
-    const versionNow = this.#parts.versionOf(worker);
-    const { hasProgress, version } = generation.seam(versionNow === followed.version ? versionNow : null);
+    const now = this.#knownOf(worker);
+    const { known } = followed;
+    const hasStayed = now.version === known?.version && now.breaks === known.breaks;
+    const { hasProgress, name } = generation.seam(hasStayed ? now.version : null);
+    const isOwn = name === null || now.name === null || name === now.version;
+    const version = isOwn ? name : ([now, known].find((each) => each?.name === name)?.version ?? null);
     // A request for the rest is a request of its own, with retries of its own. Without progress it is the same one.
     const isNew = hasProgress || failure === 'aborted';
     x.failures = [...(isNew ? [] : x.failures), { worker, failure: isNew ? failure : 'reset' }];
@@ -155,6 +169,13 @@ export class Resume {
     return { kind: 'failed', failure: x.failures.at(-1)!.failure, detail };
   }
 
+  #knownOf(worker: Worker): Known {
+    const weights = this.#parts.weights?.weightsOf(worker) ?? null;
+    if (weights === null) return { version: worker.weightVersion, name: null, breaks: 0 };
+    const { snapshot, name, breaks, isSure } = weights;
+    return { version: isSure ? snapshot : null, name, breaks };
+  }
+
   #appliesTo(x: Exchange): boolean {
     const isFollowed = x.head.method === 'POST' && (formOf(x.path) !== null || x.path === chatPath);
     if (!isFollowed) return this.#aborts.began(x);
@@ -163,7 +184,7 @@ export class Resume {
       sink: null,
       reason: 'path',
       worker: null,
-      version: null,
+      known: null,
       keptBytes: 0,
       fruitless: 0,
     });
@@ -179,7 +200,7 @@ export class Resume {
   #requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer {
     const followed = this.#followed.get(x);
     if (followed === undefined) return body;
-    followed.version = this.#parts.versionOf(worker);
+    followed.known = this.#knownOf(worker);
     const form = formOf(x.engineTarget === '' ? x.head.target : x.engineTarget);
     const before = followed.generation;
     if (before !== null && before.ids.length > 0)

@@ -1,6 +1,7 @@
 import { controlOf } from '../engines/controls.ts';
 import { engines } from '../engines/engines.ts';
 import { UNSET } from '../engines/weight-label.ts';
+import type { LoadStage } from '../fleet/engine-weights.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { ControlHook } from '../forward/control/fan-out.ts';
@@ -15,6 +16,7 @@ export interface ControlBracketsParts {
   readonly timeoutMs: () => number;
   readonly find: (worker: Worker) => SwapEngine | undefined;
   readonly onChanged: (engine: SwapEngine) => void;
+  readonly onLoad: (engine: SwapEngine, stage: LoadStage) => void;
 }
 
 /** How often paused engines are asked whether they run again: their trainer may resume them past the router. */
@@ -38,6 +40,12 @@ export class ControlBrackets implements ControlHook {
     if (control?.pauses === 'generation') for (const worker of workers) this.#hold(worker);
     // Before the first token with the new weights.
     if (control?.resumes === 'generation') await Promise.all(this.#heldOf(workers).map((engine) => this.#read(engine)));
+    if (control?.changesVersion !== true) return;
+    for (const engine of workers.flatMap((worker) => this.#free(worker) ?? [])) {
+      // Requests in flight get the new weights at a place that is not known.
+      engine.breaks++;
+      engine.isUpdating = true;
+    }
   }
 
   async after(path: string, done: readonly Worker[], failed: readonly Worker[]): Promise<void> {
@@ -45,7 +53,9 @@ export class ControlBrackets implements ControlHook {
     if (control?.pauses === 'generation') for (const engine of this.#heldOf(failed)) this.#end(engine);
     if (control?.resumes === 'generation') for (const engine of this.#heldOf(done)) this.#end(engine);
     if (control?.changesVersion !== true) return;
-    // An update without a pause: the engine has finished its requests before, and goes on.
+    // An update without a pause.
+    const updated = [...done, ...failed].flatMap((worker) => this.#parts.find(worker) ?? []);
+    for (const engine of updated) engine.isUpdating = false;
     const changed = done.flatMap((worker) => this.#free(worker) ?? []);
     await Promise.all(changed.map((each) => this.#read(each)));
   }
@@ -71,6 +81,7 @@ export class ControlBrackets implements ControlHook {
     engine.isHeldByTrainer = true;
     engine.setInSwap(true);
     this.#held.add(engine);
+    this.#parts.onLoad(engine, 'paused');
     engine.set.hold();
     this.#parts.gate.close(engine.url, 'hold');
     this.#timer ??= setInterval(() => void this.#look(), LOOK_MS).unref();
@@ -78,6 +89,7 @@ export class ControlBrackets implements ControlHook {
 
   #end(engine: SwapEngine): void {
     if (!this.#held.delete(engine)) return;
+    this.#parts.onLoad(engine, 'over');
     engine.isHeldByTrainer = false;
     engine.setInSwap(false);
     this.#parts.gate.open(engine.url);
@@ -90,6 +102,7 @@ export class ControlBrackets implements ControlHook {
   /** What the engine reports now is its snapshot. */
   async #read(engine: SwapEngine): Promise<void> {
     if (hasChanged(engine)) return;
+    if (engine.isHeldByTrainer) this.#parts.onLoad(engine, 'loaded');
     const { name } = await this.#parts.labels.of(engine.worker).ask(true);
     if (name === null || name === UNSET || name === engine.snapshot) return;
     engine.set.moved(engine, name);

@@ -3,6 +3,7 @@ import type { LiveConfig } from '../config/live.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetWatch } from '../fleet/watch-fleet.ts';
+import type { EngineWeights, LoadStage } from '../fleet/engine-weights.ts';
 import type { VersionLabels } from '../fleet/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from '../observe/log.ts';
@@ -38,24 +39,29 @@ export class EngineTable implements Snapshots {
   /** By the names of their workers. */
   readonly sets = new Map<string, WorkerSet>();
   readonly #parts: EngineTableParts;
-  readonly #listeners = new Set<(worker: Worker, snapshot: string | null) => void>();
-  readonly #pauseListeners = new Set<(worker: Worker, isPaused: boolean) => void>();
+  readonly #listeners = new Set<(worker: Worker) => void>();
+  readonly #loadListeners = new Set<(worker: Worker, stage: LoadStage) => void>();
   /** By URL. */
   readonly #engines = new Map<string, SwapEngine>();
   readonly #lifecycle: Lifecycle;
 
   constructor(parts: EngineTableParts, deployments: readonly ConfiguredDeployment[]) {
     this.#parts = parts;
-    const { live, fleet, labels, state, log, watch } = parts;
+    const { live, fleet, labels, state, log, watch, gate } = parts;
     this.#lifecycle = new Lifecycle({
       fleet,
       labels,
+      gate,
       log,
       timeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
       find: (worker) => this.find(worker),
       onChanged: (engine) => this.changed(engine),
     });
     watch.health.judgeWeights(this.#lifecycle);
+    labels.onNamed = (worker, name, stale) => {
+      const engine = this.find(worker);
+      if (engine?.isBusy === false && !engine.fits(name, stale)) this.#lifecycle.doubt(engine, `it reports ${name}`);
+    };
     const map = state.open('swaps');
     const swap = this.#swapParts();
     for (const { snapshots, workers, 'base-identity': baseIdentity } of deployments) {
@@ -87,16 +93,27 @@ export class EngineTable implements Snapshots {
     return this.#engines.get(engineUrl)?.snapshot ?? null;
   }
 
+  weightsOf(worker: Worker): EngineWeights | null {
+    return this.find(worker) ?? null;
+  }
+
+  doubt(worker: Worker, named: string, breaks: number): void {
+    const engine = this.find(worker);
+    const isNew = engine?.isBusy === false && engine.breaks === breaks;
+    if (isNew && !engine.fits(named, this.#parts.labels.of(worker).stale))
+      this.#lifecycle.doubt(engine, `an answer of it names ${named}`);
+  }
+
   namespaceFor({ engineUrl }: Worker, session: string): string {
     return this.#engines.get(engineUrl)?.namespaces.of(session) ?? '';
   }
 
-  onChange(listener: (worker: Worker, snapshot: string | null) => void): void {
+  onChange(listener: (worker: Worker) => void): void {
     this.#listeners.add(listener);
   }
 
-  onPaused(listener: (worker: Worker, isPaused: boolean) => void): void {
-    this.#pauseListeners.add(listener);
+  onLoad(listener: (worker: Worker, stage: LoadStage) => void): void {
+    this.#loadListeners.add(listener);
   }
 
   positionOf({ engineUrl }: Worker, identity: string): number {
@@ -163,18 +180,19 @@ export class EngineTable implements Snapshots {
         const { stage } = swap.state;
         engine.setInSwap(swap.isRunning);
         if (!swap.isRunning) this.#parts.meters.ended(engine.url, swap.state);
-        if (stage !== 'label') this.#notifyPaused(engine, stage === 'load');
+        this.loads(engine, stage === 'load' ? 'paused' : stage === 'label' ? 'loaded' : 'over');
       },
     };
   }
 
-  #notifyPaused({ ranks }: SwapEngine, isPaused: boolean): void {
-    for (const worker of ranks) for (const listener of this.#pauseListeners) listener(worker, isPaused);
+  /** The replacement of the engine's weights has come so far. */
+  loads({ ranks }: SwapEngine, stage: LoadStage): void {
+    for (const worker of ranks) for (const listener of this.#loadListeners) listener(worker, stage);
   }
 
   /** The snapshot of the engine is another one. */
   changed(engine: SwapEngine): void {
-    for (const worker of engine.ranks) for (const listener of this.#listeners) listener(worker, engine.snapshot);
+    for (const worker of engine.ranks) for (const listener of this.#listeners) listener(worker);
   }
 
   #add(worker: Worker): void {

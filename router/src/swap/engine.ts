@@ -1,9 +1,12 @@
 import { askJson } from '../engines/ask.ts';
 import type { EngineKind } from '../engines/engine.ts';
-import { identify } from '../engines/engines.ts';
+import { engines, identify } from '../engines/engines.ts';
+import { UNSET } from '../engines/weight-label.ts';
+import type { EngineWeights } from '../fleet/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { EngineSwap } from './engine-swap.ts';
 import { Namespaces } from './namespaces.ts';
+import type { ProcessWatch } from './process-watch.ts';
 import type { WorkerSet } from './worker-set.ts';
 
 /**
@@ -15,7 +18,7 @@ import type { WorkerSet } from './worker-set.ts';
 export type EnginePhase = 'registered' | 'warming' | 'serving' | 'quarantined';
 
 /** An engine for all its data-parallel ranks: they have the same weights and are swapped with the same calls. */
-export class SwapEngine {
+export class SwapEngine implements EngineWeights {
   readonly url: string;
   /** The engines whose weights it shares. */
   readonly set: WorkerSet;
@@ -26,6 +29,13 @@ export class SwapEngine {
   snapshot: string | null = null;
   /** Whether the engine reports the snapshot as its weight version, so that a restart can be told from it. */
   isLabelled = false;
+  breaks = 0;
+  /** It may be another process, or have other weights: it is being checked. */
+  isDoubted = false;
+  /** null: not brought in yet. */
+  watch: ProcessWatch | null = null;
+  /** When its process was started, as it reports; null: it does not. */
+  startedAt: string | null = null;
   /** null: it was not asked yet. */
   kind: EngineKind | null = null;
   /** Where the weights are that it was started with: '' for an engine that knows by itself; null: not known. */
@@ -34,6 +44,8 @@ export class SwapEngine {
   swap: EngineSwap | null = null;
   /** A trainer has paused it past `/swap`, and may move weights. */
   isHeldByTrainer = false;
+  /** A trainer updates it past `/swap`, without a pause. */
+  isUpdating = false;
   /** It was brought in by this router once. */
   hasBeenIn = false;
   /** Why it does not have what it should have; null: it has. */
@@ -52,7 +64,21 @@ export class SwapEngine {
 
   /** Its weights are about to change. */
   get isBusy(): boolean {
-    return this.isHeldByTrainer || this.swap?.isRunning === true;
+    return this.isHeldByTrainer || this.isUpdating || this.swap?.isRunning === true;
+  }
+
+  get name(): string {
+    return this.isLabelled ? (this.snapshot ?? '') : UNSET;
+  }
+
+  /** Only a name shows that it was not restarted while its process was not watched; not that it was started with these weights. */
+  get isSure(): boolean {
+    const isBoot = this.snapshot === this.set.options.baseIdentity;
+    return this.phase === 'serving' && !this.isDoubted && (this.isLabelled || isBoot || this.watch?.isOpen === true);
+  }
+
+  fits(name: string | null, stale: string | null): boolean {
+    return this.isLabelled ? name === this.snapshot : name === null || name === UNSET || name === stale;
   }
 
   setInSwap(isInSwap: boolean): void {
@@ -72,6 +98,14 @@ export class SwapEngine {
     this.kind ??= this.worker.engine ?? (await identify(ask)).kind;
   }
 
+  /** Notes when its process was started. @returns whether it is the same one as before; false: that is not known */
+  async isSameProcess(timeoutMs: number): Promise<boolean> {
+    const before = this.startedAt;
+    const ask = this.worker.asker(timeoutMs);
+    this.startedAt = this.kind === null ? null : ((await engines[this.kind].readStart?.(ask)) ?? null);
+    return before !== null && before === this.startedAt;
+  }
+
   /** Where its present weights come from; '' for an engine that finds those of its start by itself. */
   async readPath(timeoutMs: number): Promise<string | null> {
     if (this.kind !== 'sglang') return '';
@@ -83,5 +117,6 @@ export class SwapEngine {
   forget(): void {
     this.snapshot = null;
     this.kind = null;
+    this.breaks++;
   }
 }

@@ -4,12 +4,14 @@ import type { VersionLabels } from '../fleet/version-labels.ts';
 import type { WeightJudge } from '../fleet/weight-versions.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from '../observe/log.ts';
-import { UNSET } from '../engines/weight-label.ts';
 import type { SwapEngine } from './engine.ts';
+import type { Gate } from './gate.ts';
+import { ProcessWatch } from './process-watch.ts';
 
 export interface LifecycleParts {
   readonly fleet: Fleet;
   readonly labels: VersionLabels;
+  readonly gate: Gate;
   readonly log: Logger;
   readonly timeoutMs: () => number;
   readonly find: (worker: Worker) => SwapEngine | undefined;
@@ -31,6 +33,7 @@ export class Lifecycle implements WeightJudge {
   readonly #parts: LifecycleParts;
   /** Engines that are being brought to the snapshot, and what ends a wait. */
   readonly #jobs = new Map<SwapEngine, AbortController>();
+  readonly #watched = new Set<SwapEngine>();
 
   constructor(parts: LifecycleParts) {
     this.#parts = parts;
@@ -53,14 +56,16 @@ export class Lifecycle implements WeightJudge {
       });
   }
 
-  /** A swap brings the engine to its snapshot, or the engine has left. */
+  /** The engine has left. */
   end(engine: SwapEngine): void {
     this.#jobs.get(engine)?.abort();
     this.#jobs.delete(engine);
+    engine.watch?.close();
+    this.#watched.delete(engine);
   }
 
   close(): void {
-    for (const engine of this.#jobs.keys()) this.end(engine);
+    for (const engine of [...this.#jobs.keys(), ...this.#watched]) this.end(engine);
   }
 
   keepOut(engine: SwapEngine): void {
@@ -82,30 +87,80 @@ export class Lifecycle implements WeightJudge {
   restarted(worker: Worker): void {
     const engine = this.#parts.find(worker);
     if (engine === undefined) return;
-    engine.forget();
-    this.#parts.onChanged(engine);
+    this.#forget(engine);
     if (engine.swap?.isRunning === true) engine.swap.died('the engine was restarted');
     else this.bring(engine, 'registered');
+  }
+
+  /** The engine may be another process, or have other weights: until that is known, new requests wait. */
+  doubt(engine: SwapEngine, why: string): void {
+    if (engine.isDoubted || engine.phase !== 'serving' || engine.ranks.size === 0) return;
+    engine.isDoubted = true;
+    this.#parts.log.info({ worker: engine.url, why }, 'the weights of an engine are checked');
+    void this.#examine(engine);
+  }
+
+  async #examine(engine: SwapEngine): Promise<void> {
+    const { gate } = this.#parts;
+    // After a swap of it.
+    while (engine.isBusy)
+      await (engine.swap?.isRunning === true ? engine.swap.over : delay(ASK_MS, null, { ref: false }));
+    gate.close(engine.url, 'hold');
+    try {
+      if (await this.#check(engine)) engine.isDoubted = false;
+    } finally {
+      if (!engine.isBusy) gate.open(engine.url);
+    }
   }
 
   areServed(worker: Worker, isReturning: boolean): Promise<boolean> | null {
     const engine = this.#parts.find(worker);
     if (engine === undefined) return null;
-    if (!isReturning || !isServing(engine) || engine.isBusy) return Promise.resolve(isServing(engine));
+    if (!isServing(engine) || engine.isBusy) return Promise.resolve(isServing(engine));
+    if (!isReturning && engine.watch?.isOpen === true) {
+      // It may have been updated past the router: a name that it should not have is noticed.
+      void this.#parts.labels.of(worker).ask();
+      return Promise.resolve(true);
+    }
     return this.#check(engine).then(() => isServing(engine));
   }
 
-  /** The engine failed a request or a check: it may be another process. */
-  async #check(engine: SwapEngine): Promise<void> {
-    const version = await this.#versionOf(engine);
-    const { snapshot, isLabelled } = engine;
-    if (engine.isBusy || !isServing(engine)) return;
-    const isSame = version === snapshot || (!isLabelled && (version === null || version === UNSET));
-    if (isSame || (isLabelled && version === null)) return;
-    this.#parts.log.warn({ worker: engine.url, holds: version, expected: snapshot }, 'engine has other weights');
+  /** The engine may be another process. @returns whether its weights are what they should be; false: it is brought in anew */
+  async #check(engine: SwapEngine): Promise<boolean> {
+    await this.#watch(engine);
+    const isThere = await engine.learn(this.#parts.timeoutMs()).then(
+      () => true,
+      () => false,
+    );
+    const label = this.#parts.labels.of(engine.worker);
+    const name = isThere ? await this.#versionOf(engine) : null;
+    const isSame = isThere && engine.fits(name, label.stale) && (await this.#hasKept(engine));
+    // A swap that runs now replaces the weights, whatever they are.
+    if (engine.isBusy || !isServing(engine)) return true;
+    if (isSame) return true;
+    this.#parts.log.warn({ worker: engine.url, holds: name, expected: engine.snapshot }, 'engine has other weights');
+    this.#forget(engine);
+    this.bring(engine, 'registered');
+    return false;
+  }
+
+  /** Without a name for its weights, an engine has kept them if it is the same process, or if it was started with them. */
+  async #hasKept(engine: SwapEngine): Promise<boolean> {
+    if (engine.isLabelled || engine.snapshot === engine.set.options.baseIdentity) return true;
+    return engine.isSameProcess(this.#parts.timeoutMs());
+  }
+
+  #forget(engine: SwapEngine): void {
     engine.forget();
     this.#parts.onChanged(engine);
-    this.bring(engine, 'registered');
+  }
+
+  /** Watches the process of the engine, from before it is asked what it has. */
+  #watch(engine: SwapEngine): Promise<void> {
+    if (engine.ranks.size === 0) return Promise.resolve();
+    engine.watch ??= new ProcessWatch(() => this.doubt(engine, 'a connection to it was lost'));
+    this.#watched.add(engine);
+    return engine.watch.open(engine.worker.pool.endpoint);
   }
 
   async #versionOf(engine: SwapEngine): Promise<string | null> {
@@ -120,8 +175,10 @@ export class Lifecycle implements WeightJudge {
     for (let loadMs = LOAD_MS; !isServing(engine); loadMs = Math.min(2 * loadMs, MAX_LOAD_MS)) {
       await this.#untilKnown(engine, signal);
       await set.untilIdle();
+      await this.#watch(engine);
       signal.throwIfAborted();
       const version = await this.#versionOf(engine);
+      await engine.isSameProcess(this.#parts.timeoutMs());
       signal.throwIfAborted();
       if (isServing(engine)) break;
       const swap = await set.bring(engine, version);
@@ -135,8 +192,11 @@ export class Lifecycle implements WeightJudge {
       }
     }
     set.brought();
+    engine.isDoubted = false;
     this.#parts.onChanged(engine);
     this.#parts.log.info({ worker: engine.url, snapshot: engine.snapshot }, 'engine has the snapshot of the fleet');
+    // It was lost while the engine was asked.
+    if (engine.watch?.isOpen !== true) this.doubt(engine, 'its process is not watched');
   }
 
   async #untilKnown(engine: SwapEngine, signal: AbortSignal): Promise<void> {

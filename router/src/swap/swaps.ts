@@ -73,6 +73,7 @@ export function startSwaps(parts: SwapParts): Swaps {
     timeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
     find: (worker) => engines.find(worker),
     onChanged: (engine) => engines.changed(engine),
+    onLoad: (engine, stage) => engines.loads(engine, stage),
   });
   const controlPlane = new ControlPlane(deployments);
   const { swapDeltaHook: deltaHook } = live.current;

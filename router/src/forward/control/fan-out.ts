@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import type { ControlPaths } from '../../engines/controls.ts';
+import { type ControlPaths, controlOf } from '../../engines/controls.ts';
 import type { Exchange } from '../../exchange.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { Health } from '../../fleet/health.ts';
@@ -15,7 +15,7 @@ import { ControlCall, type PassedOn, controlContext } from './control-call.ts';
 import type { ControlEffects } from './control-effects.ts';
 import { type ControlResult, isDone, report } from './report.ts';
 
-/** Takes part in control requests, except those for one named worker. */
+/** Takes part in control requests; in those for one named worker if they change its weights. */
 export interface ControlHook {
   /** Before the engines get the request. */
   before(path: string, engines: readonly Worker[]): Promise<void>;
@@ -121,7 +121,8 @@ export class FanOut {
     passedOn: PassedOn | null,
   ): Promise<void> {
     const { fleet, effects } = this.#parts;
-    const hook = passedOn === null ? this.#parts.hook : null;
+    const takesPart = passedOn === null || controlOf(x.path)?.changesVersion === true;
+    const hook = takesPart ? this.#parts.hook : null;
     const bodies = await changedBodies(x, engines);
     if (x.outcome !== null) return;
     if (bodies instanceof RouterError) return listener.ended(x, { kind: 'refused', error: bodies });

@@ -5,6 +5,7 @@ import type { Logger } from '../../observe/log.ts';
 import { sessionOf } from '../../classify/routing-keys.ts';
 import type { Observer } from '../../observe/observer.ts';
 import type { Plugin } from '../../plugin.ts';
+import type { WeightSource } from '../../fleet/engine-weights.ts';
 import type { VersionLabels } from '../../fleet/version-labels.ts';
 import { addTrajectoryRoutes } from './routes.ts';
 import { CallRecorder } from './call-recorder.ts';
@@ -13,7 +14,7 @@ import { ExpertsChannel, ExpertsTap } from './experts-tap.ts';
 import { GrowthLog } from './growth-log.ts';
 import type { EndedTurn } from '../thread/capture/turn-ends.ts';
 import { RecorderThread } from './recorder-thread.ts';
-import { type Bracket, type EngineSnapshots, VersionBrackets } from './version-brackets.ts';
+import { type Bracket, VersionBrackets } from './version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
 import type { SessionEnd, StoreState } from '../thread/store/store-calls.ts';
 import { StoredFirst } from './stored-first.ts';
@@ -35,9 +36,9 @@ export async function startRecorder(
   config: Config,
   labels: VersionLabels,
   log: Logger,
-  snapshots: EngineSnapshots | null,
+  weights: WeightSource | null,
 ): Promise<Recorder | null> {
-  return areWanted(config) ? Recorder.start(config, labels, log, snapshots) : null;
+  return areWanted(config) ? Recorder.start(config, labels, log, weights) : null;
 }
 
 /** Records the tokens of sessions. This is its part on the event loop: it starts the recorder thread and knows the state of its store. */
@@ -67,7 +68,7 @@ export class Recorder {
   /** Memory limit of the turns of a memory store, in bytes. */
   readonly #storeBytes: number;
 
-  private constructor(config: Config, labels: VersionLabels, log: Logger, snapshots: EngineSnapshots | null) {
+  private constructor(config: Config, labels: VersionLabels, log: Logger, weights: WeightSource | null) {
     const { dataDir = null, store = null, storeMaxAgeSecs, tokenizerPath = null } = config;
     const storeMemoryBytes = config.storeMemoryBytes ?? defaultMemoryBytes();
     this.#storeBytes = storeMemoryBytes;
@@ -93,7 +94,7 @@ export class Recorder {
         log.error({ error: error.message }, 'the recorder thread ended: nothing more is captured');
       },
     );
-    this.versions = new VersionBrackets(labels, this.thread, snapshots);
+    this.versions = new VersionBrackets(labels, this.thread, weights);
     this.thread.completes = () => this.versions.settled();
     this.#channel = new ExpertsChannel(this.thread);
     this.sessionEnds = endedSessions((end) => this.#sessionEnded(end), config.sessionHeaders);
@@ -107,9 +108,9 @@ export class Recorder {
     config: Config,
     labels: VersionLabels,
     log: Logger,
-    snapshots: EngineSnapshots | null,
+    weights: WeightSource | null,
   ): Promise<Recorder> {
-    const started = new Recorder(config, labels, log, snapshots);
+    const started = new Recorder(config, labels, log, weights);
     try {
       started.#state = await started.thread.ask('storeState', null);
       started.#timer = setInterval(() => void started.#look(), LOOK_MS).unref();

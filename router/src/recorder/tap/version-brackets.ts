@@ -1,6 +1,7 @@
-import type { Seam } from '../../exchange.ts';
-import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
+import { type Exchange, READ_ON_BYTES, type Seam } from '../../exchange.ts';
+import type { ExchangeView } from '../../phases/exchange-view.ts';
 import type { Label } from '../../fleet/engine-label.ts';
+import type { EngineWeights, LoadStage, WeightSource } from '../../fleet/engine-weights.ts';
 import type { VersionLabels } from '../../fleet/version-labels.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { RecorderThread } from './recorder-thread.ts';
@@ -12,21 +13,26 @@ const PATIENCE_MS = 1_000;
 
 /** What was known of the weights of those that work for an exchange before they got it. */
 export interface Bracket {
+  readonly x: Exchange;
   readonly workers: readonly Worker[];
   readonly before: readonly (Label | null)[];
   /** Identifies the version answer that follows after the turn; 0: none follows. */
   ticket: number;
-  /** Where other engines sampled before (`--resume`). */
+  /** Where other engines sampled before (`--resume`), and the changes there. */
   readonly seams: readonly Seam[];
-  /** By the router's own weight swaps, since the engine got the request. */
+  readonly earlier: readonly (readonly WeightChange[])[];
+  /** By the router's own weight swaps, since the engine got the request. Empty: it does not replace these weights. */
   readonly changes: WeightChange[];
+  /** `EngineWeights.breaks` of each, then. */
+  readonly breaks: readonly number[];
+  /** Where the response was when the engine had loaded weights; -1: not all of what it had made was read by then. */
+  loadedAt: number;
 }
 
-/** Which snapshot each engine has, where the router swaps weights. */
-export interface EngineSnapshots {
-  of(worker: Worker): string | null;
-  /** The listener is called between the load of new weights and the engine's next token. */
-  onChange(listener: (worker: Worker, snapshot: string | null) => void): void;
+/** A response in flight. */
+interface Followed {
+  readonly bracket: Bracket;
+  readonly tap: AnswerTap;
 }
 
 const NOTHING_KNOWN: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
@@ -41,17 +47,18 @@ export class VersionBrackets {
   readonly #labels: VersionLabels;
   readonly #thread: RecorderThread;
   readonly #open = new Set<Promise<void>>();
-  readonly #snapshots: EngineSnapshots | null;
+  readonly #source: WeightSource | null;
   /** Responses in flight, by what was known of their engines' weights. */
   readonly #taps = new Map<Bracket, AnswerTap>();
   #tickets = 0;
 
-  /** @param snapshots null: the router swaps no weights */
-  constructor(labels: VersionLabels, thread: RecorderThread, snapshots: EngineSnapshots | null) {
+  /** @param source null: the router swaps no weights */
+  constructor(labels: VersionLabels, thread: RecorderThread, source: WeightSource | null) {
     this.#labels = labels;
     this.#thread = thread;
-    this.#snapshots = snapshots;
-    snapshots?.onChange((worker) => this.#changed(worker));
+    this.#source = source;
+    source?.onChange((worker) => this.#changed(worker));
+    source?.onLoad((worker, stage) => this.#loads(worker, stage));
   }
 
   /**
@@ -59,13 +66,26 @@ export class VersionBrackets {
    * @param isWatched its engine may not name versions in this answer, so it is asked from now on
    * @param earlier of an attempt before this one, whose response this one may continue
    */
-  begin(x: Exchange, worker: Worker, isWatched: boolean, earlier: Bracket | null): Bracket {
+  begin(view: ExchangeView, worker: Worker, isWatched: boolean, earlier: Bracket | null): Bracket {
+    const x = view as Exchange;
     // Of a pair, both sample.
     const workers = x.placement?.legs.map((leg) => leg.worker) ?? [worker];
     const before = workers.map((each) => this.#labels.of(each).newest);
     if (isWatched) for (const each of workers) this.#labels.watch(each);
-    const changes = this.#snapshots === null ? [] : [{ at: 0, version: this.#of(workers) }];
-    const bracket = { workers, before, ticket: 0, changes, seams: x.seams };
+    const now = this.#of(workers);
+    const { seams } = x;
+    const isNext = earlier !== null && seams.length > earlier.seams.length;
+    const bracket: Bracket = {
+      x,
+      workers,
+      before,
+      ticket: 0,
+      changes: now === null ? [] : [{ at: 0, ...now }],
+      breaks: workers.map((each) => this.#source?.weightsOf(each)?.breaks ?? 0),
+      loadedAt: -1,
+      seams,
+      earlier: isNext ? [...earlier.earlier, earlier.changes] : (earlier?.earlier ?? []),
+    };
     const tap = earlier === null ? undefined : this.#taps.get(earlier);
     if (tap !== undefined) {
       this.left(earlier);
@@ -77,7 +97,7 @@ export class VersionBrackets {
   /** The response begins. Until `left`, changes of the weights are noted with their places in it. */
   follow(bracket: Bracket | null, tap: AnswerTap): void {
     if (bracket === null || bracket.changes.length === 0) return;
-    this.#note(bracket, 0);
+    this.#note({ bracket, tap }, 0, true);
     this.#taps.set(bracket, tap);
   }
 
@@ -85,21 +105,52 @@ export class VersionBrackets {
     if (bracket !== null) this.#taps.delete(bracket);
   }
 
-  #changed({ engineUrl }: Worker): void {
+  *#at({ engineUrl }: Worker): Generator<Followed> {
     for (const [bracket, tap] of this.#taps) {
-      if (bracket.workers.some((worker) => worker.engineUrl === engineUrl)) this.#note(bracket, tap.end);
+      if (bracket.workers.some((worker) => worker.engineUrl === engineUrl)) yield { bracket, tap };
     }
   }
 
-  #note({ workers, changes }: Bracket, at: number): void {
-    const version = this.#of(workers);
-    if (version !== changes.at(-1)!.version) changes.push({ at, version });
+  /** What the engine has sampled must be read before its weights change, also where the client reads slowly. */
+  #loads(worker: Worker, stage: LoadStage): void {
+    for (const { bracket, tap } of this.#at(worker)) {
+      const { x } = bracket;
+      if (stage === 'loaded') bracket.loadedAt = x.readOnBytes > 0 ? tap.end : -1;
+      else x.readOnBytes = stage === 'paused' ? READ_ON_BYTES : 0;
+      if (stage === 'paused') x.sink.source?.resume();
+    }
   }
 
-  /** null: not known, or not the same at all of them. */
-  #of(workers: readonly Worker[]): string | null {
-    const version = this.#snapshots!.of(workers[0]!);
-    return workers.every((worker) => this.#snapshots!.of(worker) === version) ? version : null;
+  #changed(worker: Worker): void {
+    for (const followed of this.#at(worker)) {
+      // What this turn of the event loop still reads was sampled before, too.
+      setImmediate(() => {
+        const { bracket, tap } = followed;
+        if (this.#taps.get(bracket) !== tap) return;
+        const at = tap.end;
+        this.#note(followed, at, bracket.loadedAt === at);
+        bracket.loadedAt = -1;
+      });
+    }
+  }
+
+  /** @param isPlaceKnown nothing came since the engine had loaded the weights: all that it had sampled before was read */
+  #note({ bracket: { workers, changes } }: Followed, at: number, isPlaceKnown: boolean): void {
+    const now = this.#of(workers);
+    const last = changes.at(-1)!;
+    if (now === null || (now.version === last.version && now.name === last.name)) return;
+    // Tokens of the weights of before may still come. The name is known from now on.
+    if (!isPlaceKnown && now.version !== null) changes.push({ at, version: null, name: '' }, { at: Infinity, ...now });
+    else changes.push({ at, ...now });
+  }
+
+  /** null: the router does not replace their weights. `version` is null if they are not known, or differ. */
+  #of(workers: readonly Worker[]): Omit<WeightChange, 'at'> | null {
+    const all = workers.map((worker) => this.#source?.weightsOf(worker) ?? null);
+    const [first] = all as [EngineWeights | null];
+    if (first === null || all.includes(null)) return null;
+    const isSame = all.every((each) => each!.snapshot === first.snapshot && each!.name === first.name);
+    return isSame ? { version: first.snapshot, name: first.name } : { version: null, name: '' };
   }
 
   /**
@@ -108,7 +159,7 @@ export class VersionBrackets {
    */
   asked(bracket: Bracket | null, isUnnamed: boolean): AskedVersion {
     if (bracket === null) return NOTHING_KNOWN;
-    const { workers, before, seams } = bracket;
+    const { workers, before, seams, earlier } = bracket;
     if (isUnnamed && bracket.ticket === 0) bracket.ticket = ++this.#tickets;
     const isUnbroken = before.every((label, i) => label?.updates === this.#labels.of(workers[i]!).updates);
     return {
@@ -117,7 +168,7 @@ export class VersionBrackets {
       stale: workers.map((worker) => this.#labels.of(worker).stale).find((name) => name !== null) ?? '',
       ticket: bracket.ticket,
       changes: [...bracket.changes],
-      ...(seams.length === 0 ? {} : { seams }),
+      ...(seams.length === 0 ? {} : { seams, earlier }),
     };
   }
 
@@ -125,7 +176,7 @@ export class VersionBrackets {
    * The exchange is over: asks where that was promised.
    * @param recorded settles when the turns of the answer are handed over to the thread, or can't be
    */
-  complete(x: Exchange, bracket: Bracket | null, recorded: Promise<unknown> = Promise.resolve()): void {
+  complete(x: ExchangeView, bracket: Bracket | null, recorded: Promise<unknown> = Promise.resolve()): void {
     this.left(bracket);
     if (bracket === null || bracket.ticket === 0) return;
     // After an engine has died, another process may answer.
@@ -145,20 +196,29 @@ export class VersionBrackets {
     return Promise.race([Promise.all(this.#open), patience]).finally(() => clearTimeout(timer));
   }
 
-  async #complete(
-    { before, ticket }: Bracket,
-    asked: Promise<readonly Label[]>,
-    recorded: Promise<unknown>,
-  ): Promise<void> {
+  async #complete(bracket: Bracket, asked: Promise<readonly Label[]>, recorded: Promise<unknown>): Promise<void> {
     const labels = await asked;
     await recorded.catch(() => {});
+    const { before, ticket, changes } = bracket;
     const name = commonName(labels);
     const isProof = before.every((label, i) => {
       const after = labels[i];
       return label?.isProof === true && after?.isProof === true && after.updates === label.updates;
     });
-    const version = isProof && name !== '' && name === commonName(before) ? name : null;
-    this.#thread.tell('versionLearned', { ticket, version, after: name });
+    const isProven = changes.length === 0 && isProof && name !== '' && name === commonName(before);
+    const isExpected = labels.length > 0 && changes.length > 0 && this.#isExpected(bracket, labels);
+    this.#thread.tell('versionLearned', { ticket, version: isProven ? name : null, isExpected, after: name });
+  }
+
+  /** Whether engines name what they should have, and nothing has changed it past the router since they got the request. */
+  #isExpected({ workers, changes, breaks }: Bracket, labels: readonly Label[]): boolean {
+    return workers.every((worker, i) => {
+      const weights = this.#source!.weightsOf(worker);
+      if (weights === null || !weights.isSure || weights.breaks !== breaks[i]) return false;
+      return (
+        weights.snapshot === changes.at(-1)!.version && weights.fits(labels[i]!.name, this.#labels.of(worker).stale)
+      );
+    });
   }
 }
 

@@ -1,13 +1,16 @@
-import type { OutputSpan, Sampled } from './read/sampled.ts';
 import type { Seam } from '../../exchange.ts';
+import { UNSET } from '../../engines/weight-label.ts';
+import type { OutputSpan, Sampled } from './read/sampled.ts';
 import type { Turn, VersionSpan } from '../shared/turn.ts';
 
 /** From a place in a response on, its engine has these weights: the router's own weight swaps tell. */
 export interface WeightChange {
-  /** Bytes of the response that had come. */
+  /** Bytes of the response that had come; Infinity: the place is not known. */
   readonly at: number;
   /** null: not known. */
   readonly version: string | null;
+  /** What the engine itself names these weights: the version, or `default` if it has no name for them. */
+  readonly name: string;
 }
 
 /** What an engine was asked of its weights for the sake of an answer. */
@@ -24,6 +27,8 @@ export interface AskedVersion {
   readonly changes: readonly WeightChange[];
   /** Where other engines sampled before; all else is about the last one. Left out: one engine sampled all. */
   readonly seams?: readonly Seam[];
+  /** The changes at those engines, in the order of `seams`. */
+  readonly earlier?: readonly (readonly WeightChange[])[];
 }
 
 /** The answer to the question afterwards. */
@@ -31,13 +36,17 @@ export interface LearnedVersion {
   readonly ticket: number;
   /** Proven by the same name before and after; null: not known. */
   readonly version: string | null;
+  /** It is what the router expects after its own weight swaps, and nothing else has changed the weights since the request was sent. */
+  readonly isExpected: boolean;
   /** What it named them after the answer; '' where it did not say. */
   readonly after: string;
 }
 
+/** What the router knows from its own weight swaps of tokens whose version the engine did not name. Stored only when the engine confirms it. */
+const assumed = new WeakMap<VersionSpan, string>();
+
 /**
- * Spans over all tokens that were sampled: those that the engine named; between them, and for stale names, those that the router knows of
- * its weight swaps, or null.
+ * Spans over all tokens that were sampled. What the engine names counts; between that the version is null until the engine was asked.
  * @param start the position of the first of them in the turn
  */
 export function coveringSpans(
@@ -48,29 +57,78 @@ export function coveringSpans(
   const known = named.length > 0 && asked.changes.length === 0 ? own : withSeams(own, asked.seams ?? []);
   const spans: VersionSpan[] = [];
   let at = 0;
-  const add = (version: string | null, to: number): void => {
+  const add = (version: string | null, to: number, name = endVersion): void => {
     if (to <= at) return;
     const place = { from: start + at, to: start + to };
-    spans.push(version === null ? unnamed(place, endVersion, asked) : { version, ...place });
+    spans.push(version === null ? unnamed(place, name, asked) : { version, ...place });
     at = to;
   };
+  const isEndKnown = endVersion !== null && isOfLast(endVersion, asked);
   const addUnnamed = (to: number): void => {
-    for (const { version, end } of known) add(version, Math.min(end, to));
+    for (const { version, end, isNamed = false } of known) {
+      // The engine named what it had at the end, and the router has changed nothing before.
+      const isSure = isNamed || (isEndKnown && asked.changes.length === 1);
+      const from = at;
+      add(isSure ? version : null, Math.min(end, to));
+      const mayBe = endVersion === null && version !== null && asked.ticket > 0;
+      if (!isSure && mayBe && at > from) assumed.set(spans.at(-1)!, version);
+    }
     add(null, to);
   };
-  for (const { version, start: from, end } of named) {
+  for (const { version: name, start: from, end } of named) {
     addUnnamed(Math.min(from, ids.length));
-    if (isWrong(version, known, asked)) addUnnamed(Math.min(end, ids.length));
-    else add(version, Math.min(end, ids.length));
+    for (const { to, facts } of partsOf(asked)) {
+      const until = Math.min(end, to, ids.length);
+      if (until <= at) continue;
+      const version = name === null ? undefined : namedBy(name, facts);
+      if (version === undefined) addUnnamed(until);
+      else add(version, until, name);
+    }
   }
   addUnnamed(ids.length);
   return spans;
 }
 
+/**
+ * The version that the engine means by a name.
+ * @returns undefined: the name does not tell; null: it is none that the engine should have, so its weights are not known
+ */
+export function namedBy(
+  name: string,
+  { stale, changes }: Pick<AskedVersion, 'stale' | 'changes'>,
+): string | null | undefined {
+  if (changes.length === 0) return stale !== '' && name === stale ? undefined : name;
+  const own = name === stale ? UNSET : name;
+  const meant = new Set(
+    changes.filter((each) => each.name === own || each.version === own).map(({ version }) => version),
+  );
+  if (meant.size > 0) return meant.size === 1 ? [...meant][0] : undefined;
+  // Where the router does not know what the engine has, the engine's own name is all there is.
+  const isKnown = changes[0]!.version !== null && changes.at(-1)!.version !== null;
+  return isKnown || own === UNSET ? null : own;
+}
+
+/** The parts of a response by the engines that sampled them. */
+function partsOf(asked: AskedVersion): { to: number; facts: Pick<AskedVersion, 'stale' | 'changes'> }[] {
+  const { seams = [], earlier = [] } = asked;
+  const before = seams.map(({ at }, i) => ({ to: at, facts: { stale: '', changes: earlier[i] ?? [] } }));
+  return [...before, { to: Infinity, facts: asked }];
+}
+
+const isOfLast = (name: string, asked: AskedVersion): boolean => {
+  const last = asked.changes.at(-1)?.version ?? null;
+  return last !== null && namedBy(name, asked) === last;
+};
+
 /** What is known of the last engine's tokens, after what is known of those before. */
 function withSeams(known: readonly OutputSpan[], seams: readonly Seam[]): readonly OutputSpan[] {
   const last = seams.at(-1)?.at ?? 0;
-  const earlier = seams.map(({ at: end, version }, i) => ({ version, start: seams[i - 1]?.at ?? 0, end }));
+  const earlier = seams.map(({ at: end, version }, i) => ({
+    version,
+    start: seams[i - 1]?.at ?? 0,
+    end,
+    isNamed: true as const,
+  }));
   const own = known.filter(({ end }) => end > last);
   return last === 0 ? known : [...earlier, ...own.map((span) => ({ ...span, start: Math.max(span.start, last) }))];
 }
@@ -79,17 +137,14 @@ function withSeams(known: readonly OutputSpan[], seams: readonly Seam[]): readon
 export const placedSeams = (start: number, { seams = [] }: AskedVersion): Pick<Turn, 'seams'> =>
   seams.length === 0 ? {} : { seams: seams.map((seam) => ({ ...seam, at: start + seam.at })) };
 
-/** A name that the engine kept over an update; after the router's own swap any name that is not the snapshot's. */
-const isWrong = (version: string | null, known: readonly OutputSpan[], { stale, changes }: AskedVersion): boolean =>
-  (stale !== '' && version === stale) || (known.length > 0 && changes.every((change) => change.version !== version));
-
 /** @param endVersion the name at the end of the answer, if that is all it says */
 function unnamed(
   place: Pick<VersionSpan, 'from' | 'to'>,
   endVersion: string | null,
-  { before, isProof }: AskedVersion,
+  { before, isProof, changes }: AskedVersion,
 ): VersionSpan {
-  if (endVersion !== null && isProof && endVersion === before) return { version: endVersion, ...place };
+  if (endVersion !== null && isProof && endVersion === before && changes.length === 0)
+    return { version: endVersion, ...place };
   return {
     version: null,
     ...place,
@@ -101,9 +156,15 @@ function unnamed(
 export const areAllNamed = (spans: readonly VersionSpan[]): boolean => spans.every(({ version }) => version !== null);
 
 /** The spans with what was learned of those that the engine had not named. */
-export const completed = (spans: readonly VersionSpan[], { version, after }: LearnedVersion): VersionSpan[] =>
+export const completed = (
+  spans: readonly VersionSpan[],
+  { version, isExpected, after }: LearnedVersion,
+): VersionSpan[] =>
   spans.map((span): VersionSpan => {
     if (span.version !== null) return span;
     const { from, to } = span;
-    return version === null ? { ...span, ...(after === '' ? {} : { after }) } : { version, from, to };
+    const known = isExpected ? (assumed.get(span) ?? version) : version;
+    if (known !== null) return { version: known, from, to };
+    // What its answer named says more.
+    return after === '' || span.after !== undefined ? span : { ...span, after };
   });

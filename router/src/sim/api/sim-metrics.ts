@@ -15,7 +15,7 @@ export function metricsText(core: Core): string {
     described.add(name);
     text += `${name}{${base}${labels === undefined ? '' : `,${labels}`}} ${value}\n`;
   }
-  return text;
+  return isVllm ? `${text}process_start_time_seconds ${core.startedAt}\n` : text;
 }
 
 function vllmRows(core: Core): Row[] {

@@ -53,6 +53,8 @@ export class Core {
   requests = 0;
   aborted = 0;
   readonly faults = new Faults();
+  /** Unix seconds, as `process_start_time_seconds`. */
+  readonly startedAt = (performance.timeOrigin + performance.now()) / 1000;
   readonly finished = { stop: 0, length: 0, abort: 0 };
 
   readonly #driver: Driver;

@@ -1,4 +1,5 @@
-import type { Exchange, ResponseObserver } from '../../exchange.ts';
+import { type Exchange, READ_ON_BYTES, type ResponseObserver } from '../../exchange.ts';
+import type { LoadStage } from '../../fleet/engine-weights.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { ExchangeView } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
@@ -6,13 +7,11 @@ import { readNames } from '../../plugins/fireworks/resource-names.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Snapshots } from '../snapshots.ts';
 import { clientModel, labelledBody, labelledEvent } from './label-bytes.ts';
+import { NamedWeights } from './named-weights.ts';
 import { SampledBy } from './sampled-by.ts';
 
 /** The APIs whose responses have a `model` that becomes `NAME@SNAPSHOT`. */
 const labelledPaths: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);
-
-/** Maximum bytes of a response that are read while its engine is paused and its client does not take them. */
-const MAX_UNTAKEN_BYTES = 4_194_304;
 
 /** A request on its way. */
 interface Followed {
@@ -24,8 +23,6 @@ interface Followed {
   isLabelled: boolean;
   /** Of a response that is no stream: that of its end. */
   whole: string | null;
-  /** Bytes that were read since its engine was paused. */
-  untakenBytes: number;
 }
 
 /** Whether the `model` in the response to this request names the snapshot. `model`: what the client calls it; '' for nothing. */
@@ -44,14 +41,15 @@ export class PolicyVersion {
   constructor(snapshots: Snapshots, isLabelled: IsLabelled) {
     this.#snapshots = snapshots;
     this.#isLabelled = isLabelled;
-    snapshots.onChange((worker, snapshot) => this.#changed(worker, snapshot));
-    snapshots.onPaused((worker, isPaused) => this.#readOn(worker, isPaused));
+    snapshots.onChange((worker) => this.#changed(worker));
+    snapshots.onLoad((worker, stage) => this.#loads(worker, stage));
     const mayBeLabelled = ({ path, head }: ExchangeView): boolean => head.method === 'POST' && labelledPaths.has(path);
     const every: Plugin = {
       name: 'snapshot',
       appliesTo: ({ isGeneration }) => isGeneration,
       requestBody: (x, body, worker) => this.#sent(x, body, worker),
       responseHead: (x, head) => this.#head(x, head),
+      observeResponse: (x, head) => this.#names(x, head),
       finished: (x) => this.#finished(x),
     };
     const labelled: Plugin = {
@@ -72,11 +70,10 @@ export class PolicyVersion {
       name: '',
       isLabelled: false,
       whole: null,
-      untakenBytes: 0,
     };
     this.#followed.set(x, followed);
     if (followed.by !== null) this.#open.delete(followed.by);
-    followed.by = new SampledBy(worker, this.#snapshots.of(worker));
+    followed.by = new SampledBy(worker, this.#snapshots.weightsOf(worker));
     this.#open.set(followed.by, followed);
     return body;
   }
@@ -93,18 +90,36 @@ export class PolicyVersion {
     return body;
   }
 
-  #changed(worker: Worker, snapshot: string | null): void {
-    for (const by of this.#open.keys()) if (by.worker.engineUrl === worker.engineUrl) by.changed(snapshot);
+  #changed({ engineUrl }: Worker): void {
+    for (const by of this.#open.keys()) {
+      if (by.worker.engineUrl !== engineUrl) continue;
+      const weights = this.#snapshots.weightsOf(by.worker);
+      const now = weights === null ? null : { snapshot: weights.snapshot, name: weights.name };
+      // What this turn of the event loop still reads was sampled before, too.
+      setImmediate(() => by.changed(now));
+    }
   }
 
   /** What the engine has sampled must have arrived before the snapshot changes, also where the client reads slowly. */
-  #readOn({ engineUrl }: Worker, isOn: boolean): void {
-    for (const [by, followed] of this.#open) {
-      if (by.worker.engineUrl !== engineUrl || !followed.isLabelled) continue;
-      followed.x.readsOn = isOn;
-      followed.untakenBytes = 0;
-      if (isOn) followed.x.sink.source?.resume();
+  #loads({ engineUrl }: Worker, stage: LoadStage): void {
+    for (const [by, { x, isLabelled }] of this.#open) {
+      if (by.worker.engineUrl !== engineUrl || !isLabelled) continue;
+      if (stage === 'loaded') by.loaded(x.readOnBytes > 0);
+      else x.readOnBytes = stage === 'paused' ? READ_ON_BYTES : 0;
+      if (stage === 'paused') x.sink.source?.resume();
     }
+  }
+
+  /** An engine whose answer names other weights than it should have gets no more requests until it was checked. */
+  #names(x: ExchangeView, head: ResponseHead): ResponseObserver | null {
+    const followed = this.#followed.get(x);
+    const worker = followed?.by?.worker;
+    if (worker === undefined || head.status !== 200 || !namesWeights(x, worker, head)) return null;
+    const named = new NamedWeights((name) => {
+      const by = followed!.by!;
+      if (by.named(name) === null) this.#snapshots.doubt(by.worker, name, by.breaks);
+    });
+    return { observe: (bytes, start, end) => named.push(bytes, start, end) };
   }
 
   #head(x: ExchangeView, head: ResponseHead): void {
@@ -114,19 +129,14 @@ export class PolicyVersion {
     // The head of a whole response comes at its end.
     if (!head.isEventStream) followed!.whole = by.newest;
     const snapshots = head.isEventStream ? by.newest : by.known.join(', ');
-    head.add(`x-turnout-snapshot: ${snapshots}\r\n`);
+    if (snapshots !== '') head.add(`x-turnout-snapshot: ${snapshots}\r\n`);
   }
 
   #observer(x: ExchangeView): ResponseObserver | null {
     const followed = this.#followed.get(x);
     if (followed?.isLabelled !== true) return null;
     // A response that is continued on another worker has another `by` from then on.
-    return {
-      observe(_, start, end) {
-        followed.by?.arrived(end - start);
-        if (followed.x.readsOn) followed.x.readsOn = (followed.untakenBytes += end - start) <= MAX_UNTAKEN_BYTES;
-      },
-    };
+    return { observe: (_, start, end) => followed.by?.arrived(end - start) };
   }
 
   #event(x: ExchangeView, event: Buffer): Buffer {
@@ -137,12 +147,21 @@ export class PolicyVersion {
   }
 
   #body(x: ExchangeView, body: Buffer): Buffer {
-    const { isLabelled = false, name = '', whole = null } = this.#followed.get(x) ?? {};
-    return !isLabelled || whole === null ? body : labelledBody(body, name, whole);
+    const { by = null, isLabelled = false, name = '', whole = null } = this.#followed.get(x) ?? {};
+    if (by === null || !isLabelled) return body;
+    const named = new NamedWeights();
+    named.push(body, 0, body.length);
+    const snapshot = named.last === null ? whole : by.named(named.last);
+    return snapshot === null ? body : labelledBody(body, name, snapshot);
   }
 
   #finished(x: ExchangeView): void {
     const by = this.#followed.get(x)?.by ?? null;
     if (by !== null) this.#open.delete(by);
   }
+}
+
+/** SGLang names weights in all its whole responses and in streams of `/generate`, vLLM in `/inference/v1/generate`. */
+function namesWeights({ path }: ExchangeView, { engine }: Worker, { isEventStream }: ResponseHead): boolean {
+  return path.endsWith('/generate') || (engine === 'sglang' && !isEventStream);
 }

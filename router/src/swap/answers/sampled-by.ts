@@ -1,10 +1,14 @@
+import type { EngineWeights } from '../../fleet/engine-weights.ts';
 import type { Worker } from '../../fleet/worker.ts';
 
 /** From this byte of the payload on. */
 interface Change {
   readonly at: number;
+  /** null: not known. */
   readonly snapshot: string | null;
 }
+
+type Named = Pick<EngineWeights, 'snapshot' | 'name'>;
 
 /**
  * Which snapshot sampled which bytes of one response. The engine samples nothing from its pause to its resume, and the snapshot changes in
@@ -12,27 +16,56 @@ interface Change {
  */
 export class SampledBy {
   readonly worker: Worker;
-  readonly #changes: Change[];
+  /** `EngineWeights.breaks` when the engine got the request. */
+  readonly breaks: number;
+  readonly #changes: Change[] = [];
+  /** By the engine's own names. */
+  readonly #byName = new Map<string, string | null>();
   #arrived = 0;
   #passed = 0;
+  /** How much had arrived when the engine had loaded weights; -1: not all that it had sampled. */
+  #loadedAt = -1;
 
-  /** @param snapshot that the engine has when it gets the request; null: not known */
-  constructor(worker: Worker, snapshot: string | null) {
+  /** @param weights of the engine when it gets the request; null: the router does not replace them */
+  constructor(worker: Worker, weights: EngineWeights | null) {
     this.worker = worker;
-    this.#changes = [{ at: 0, snapshot }];
+    this.breaks = weights?.breaks ?? 0;
+    this.#add(0, weights);
   }
 
   get newest(): string | null {
     return this.#changes.at(-1)!.snapshot;
   }
 
-  /** All snapshots since the engine got the request, oldest first. */
+  /** All snapshots since the engine got the request, oldest first; empty if one of them is not known. */
   get known(): readonly string[] {
-    return this.#changes.flatMap(({ snapshot }) => snapshot ?? []);
+    const all = this.#changes.map(({ snapshot }) => snapshot);
+    return all.includes(null) ? [] : (all as string[]);
   }
 
-  changed(snapshot: string | null): void {
-    if (snapshot !== this.newest) this.#changes.push({ at: this.#arrived, snapshot });
+  /** @returns the snapshot that the engine means by a name; null: none that it should have */
+  named(name: string): string | null {
+    return this.#byName.get(name) ?? null;
+  }
+
+  /** The engine has loaded other weights, and still samples nothing. @param isReadOn all that it had sampled is being read */
+  loaded(isReadOn: boolean): void {
+    this.#loadedAt = isReadOn ? this.#arrived : -1;
+  }
+
+  changed(weights: Named | null): void {
+    const isPlaceKnown = this.#arrived === 0 || this.#loadedAt === this.#arrived;
+    this.#loadedAt = -1;
+    if ((weights?.snapshot ?? null) === this.newest) return;
+    this.#add(this.#arrived, weights);
+    // What was sampled with the weights of before may still come.
+    if (!isPlaceKnown) this.#changes.push({ at: this.#arrived, snapshot: null });
+  }
+
+  #add(at: number, weights: Named | null): void {
+    const snapshot = weights?.snapshot ?? null;
+    this.#changes.push({ at, snapshot });
+    if (weights !== null) this.#byName.set(weights.name, snapshot);
   }
 
   arrived(bytes: number): void {

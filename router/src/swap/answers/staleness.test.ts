@@ -15,12 +15,14 @@ function scene(options: Partial<StalenessParts['options']> = {}) {
     [b, 'v1'],
   ]);
   const targets = new Map<Worker, string>();
-  let changed: (worker: Worker, snapshot: string | null) => void = () => {};
+  let changed: (worker: Worker) => void = () => {};
   const snapshots: Snapshots = {
     of: (worker) => held.get(worker)!,
     namespaceFor: () => '',
     onChange: (listener) => (changed = listener),
-    onPaused: () => {},
+    weightsOf: () => null,
+    onLoad: () => {},
+    doubt: () => {},
     positionOf: (_, identity) => LEDGER.indexOf(identity),
   };
   const staleness = new Staleness({
@@ -57,7 +59,7 @@ function scene(options: Partial<StalenessParts['options']> = {}) {
     targets,
     swap(worker: Worker, snapshot: string | null) {
       held.set(worker, snapshot);
-      changed(worker, snapshot);
+      changed(worker);
     },
     choose: (x: Exchange): string[] => plugin.choose!(x, [a, b]).map(({ url }) => url),
     send: (x: Exchange, worker: Worker): unknown => plugin.requestBody!(x, Buffer.alloc(0), worker),

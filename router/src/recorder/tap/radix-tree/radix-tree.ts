@@ -160,7 +160,7 @@ export class RadixTree implements PluginPhases {
       following.isBegun = true;
     }
     const { id, dialect, bracket, answer: opened } = following;
-    const isUnnamed = mayBeUnnamed(x, dialect, tap.isStream, opened?.choices === 1);
+    const isUnnamed = mayBeUnnamed(x, dialect, tap.isStream, opened?.choices === 1, bracket);
     const turn = {
       id,
       // A copy: the thread takes its memory.
@@ -258,9 +258,17 @@ function namesSpans({ engineVersion }: Worker): boolean {
 }
 
 /** An answer, or a part of one that has ended, may not name the versions of its tokens, and its engine can be asked. */
-function mayBeUnnamed(x: Exchange, dialect: CaptureDialect, isStream: boolean, isAlone: boolean): boolean {
+function mayBeUnnamed(
+  x: Exchange,
+  dialect: CaptureDialect,
+  isStream: boolean,
+  isAlone: boolean,
+  bracket: Bracket | null,
+): boolean {
   // SGLang names versions in each event, vLLM in the last one.
   if (dialect === 'generate') return false;
-  if (dialect === 'inference') return x.outcome !== null && x.outcome !== 'complete';
+  const isCut = x.outcome !== null && x.outcome !== 'complete';
+  // Releases without versions in it: what the router knows of its own swaps is to be confirmed.
+  if (dialect === 'inference') return isCut || (bracket?.changes.length ?? 0) > 0;
   return isStream || !isAlone || x.worker?.engine !== 'sglang';
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type AskedVersion, coveringSpans } from '../version-spans.ts';
+import type { VersionSpan } from '../../shared/turn.ts';
+import { type AskedVersion, completed, coveringSpans } from '../version-spans.ts';
 import { knownSpans } from './known-versions.ts';
 import type { OutputSpan } from './sampled.ts';
 
@@ -16,7 +17,7 @@ const sampled = (length: number, index = 0) => ({ index, ids: new Int32Array(len
 const shown = (spans: OutputSpan[]): string[] => spans.map(({ version, start, end }) => `${version} ${start}-${end}`);
 
 test('weights that stayed are those of all tokens, of a stream or not', () => {
-  const changes = [{ at: 0, version: 'v1' }];
+  const changes = [{ at: 0, version: 'v1', name: 'v1' }];
   for (const isStream of [true, false]) {
     assert.deepEqual(shown(knownSpans(sampled(5), isStream, Buffer.alloc(0), changes)), ['v1 0-5']);
   }
@@ -35,8 +36,8 @@ test('a stream is divided where its weights changed', () => {
     const spans = (at: number): string[] =>
       shown(
         knownSpans(sampled(5), true, bytes, [
-          { at: 0, version: 'v1' },
-          { at, version: 'v2' },
+          { at: 0, version: 'v1', name: 'v1' },
+          { at, version: 'v2', name: 'v2' },
         ]),
       );
     assert.deepEqual(spans(first.length), ['v1 0-3', 'v2 3-5']);
@@ -51,8 +52,8 @@ test('choices are divided each at its own place; lines may end in CRLF', () => {
   const first = sse(ids(1, 0), ids(2, 1), ids(1, 0)).replaceAll('\n', '\r\n');
   const bytes = Buffer.from(first + sse(ids(1, 1), ids(1, 0)));
   const changes = [
-    { at: 0, version: 'v1' },
-    { at: first.length, version: 'v2' },
+    { at: 0, version: 'v1', name: 'v1' },
+    { at: first.length, version: 'v2', name: 'v2' },
   ];
   assert.deepEqual(shown(knownSpans(sampled(3, 0), true, bytes, changes)), ['v1 0-2', 'v2 2-3']);
   assert.deepEqual(shown(knownSpans(sampled(3, 1), true, bytes, changes)), ['v1 0-2', 'v2 2-3']);
@@ -60,8 +61,8 @@ test('choices are divided each at its own place; lines may end in CRLF', () => {
 
 test('where tokens are not told, and in a whole response, nothing is known from the change on', () => {
   const changes = [
-    { at: 0, version: 'v1' },
-    { at: 60, version: 'v2' },
+    { at: 0, version: 'v1', name: 'v1' },
+    { at: 60, version: 'v2', name: 'v2' },
   ];
   const text = Buffer.from(sse({ choices: [{ index: 0, text: 'x'.repeat(60) }] }));
   assert.deepEqual(knownSpans(sampled(3), true, text, changes), []);
@@ -72,30 +73,70 @@ test('where tokens are not told, and in a whole response, nothing is known from 
   assert.deepEqual(knownSpans(sampled(3), true, generated, changes), [], 'of another API');
 });
 
-test("spans of a turn are the engine's; the router's where it named none, or a name that is no snapshot", () => {
+test("spans of a turn are the engine's own; what the router knows counts when the engine has confirmed it", () => {
   const changes = [
-    { at: 0, version: 'v1' },
-    { at: 9, version: 'v2' },
+    { at: 0, version: 'base', name: 'default' },
+    { at: 9, version: 'v2', name: 'v2' },
   ];
-  const asked: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0, changes };
+  const asked: AskedVersion = { before: 'x', isProof: false, stale: '', ticket: 1, changes };
   const known = [
-    { version: 'v1', start: 0, end: 3 },
+    { version: 'base', start: 0, end: 3 },
     { version: null, start: 3, end: 4 },
     { version: 'v2', start: 4, end: 6 },
   ];
-  const spans = (named: OutputSpan[]): string[] =>
-    coveringSpans({ spans: named, known, endVersion: null, ids: new Int32Array(6) }, 10, asked).map(
-      ({ version, from, to }) => `${version} ${from}-${to}`,
-    );
-  const router = ['v1 10-13', 'null 13-14', 'v2 14-16'];
-  assert.deepEqual(spans([]), router);
-  assert.deepEqual(spans([{ version: 'default', start: 0, end: 6 }]), router);
+  const ids = new Int32Array(6);
+  const learned = { ticket: 1, version: null, isExpected: true, after: 'v2' };
+  const shown = (spans: readonly VersionSpan[]): string[] =>
+    spans.map(({ version, from, to, after = '' }) => `${version} ${from}-${to} ${after}`.trim());
+  const spans = (named: OutputSpan[], endVersion: string | null = null): VersionSpan[] =>
+    coveringSpans({ spans: named, known, endVersion, ids }, 10, asked);
+  const unnamed = spans([]);
+  assert.deepEqual(shown(unnamed), ['null 10-13', 'null 13-14', 'null 14-16']);
+  assert.deepEqual(shown(completed(unnamed, learned)), ['base 10-13', 'null 13-14 v2', 'v2 14-16']);
+  const isExpected = false;
+  assert.deepEqual(shown(completed(unnamed, { ...learned, isExpected, after: 'v1' })), [
+    'null 10-13 v1',
+    'null 13-14 v1',
+    'null 14-16 v1',
+  ]);
   assert.deepEqual(
-    spans([
-      { version: 'v1', start: 0, end: 2 },
-      { version: 'v2', start: 2, end: 6 },
-    ]),
-    ['v1 10-12', 'v2 12-16'],
+    shown(
+      spans([
+        { version: 'default', start: 0, end: 2 },
+        { version: 'v2', start: 2, end: 6 },
+      ]),
+    ),
+    ['base 10-12', 'v2 12-16'],
   );
-  assert.deepEqual(spans([{ version: 'v2', start: 5, end: 6 }]), ['v1 10-13', 'null 13-14', 'v2 14-15', 'v2 15-16']);
+  const wrong = spans([{ version: 'v1', start: 4, end: 6 }]);
+  assert.deepEqual(shown(completed(wrong, learned)), ['base 10-13', 'null 13-14 v2', 'null 14-16 v1']);
+  assert.deepEqual(shown(spans([], 'v1')).join(), 'null 10-13 v1,null 13-14 v1,null 14-16 v1', 'named at the end');
+});
+
+test('a name at the end of an answer confirms weights that stayed, and refutes others', () => {
+  const changes = [{ at: 0, version: 'v2', name: 'v2' }];
+  const asked: AskedVersion = { before: 'v2', isProof: true, stale: '', ticket: 0, changes };
+  const spans = (endVersion: string, changed = changes): (string | null)[] => {
+    const known = [{ version: 'v2', start: 0, end: 2 }];
+    const sampled = { spans: [], known, endVersion, ids: new Int32Array(2) };
+    return coveringSpans(sampled, 0, { ...asked, changes: changed }).map(({ version }) => version);
+  };
+  assert.deepEqual(spans('v2'), ['v2']);
+  assert.deepEqual(spans('default'), [null]);
+  assert.deepEqual(spans('v2', [{ at: 0, version: 'v1', name: 'v1' }, ...changes]), [null]);
+});
+
+test('where another engine continues, each names its own weights', () => {
+  const seam = { at: 3, worker: 'a', version: 'base', cause: 'cut' as const };
+  const changes = [{ at: 0, version: 'v1', name: 'v1' }];
+  const earlier = [[{ at: 0, version: 'base', name: 'default' }]];
+  const asked: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0, changes, seams: [seam], earlier };
+  const spans = (...names: string[]): (string | null)[] => {
+    const named = names.map((version, i) => ({ version, start: 3 * i, end: 3 * i + 3 }));
+    return coveringSpans({ spans: named, endVersion: null, ids: new Int32Array(6) }, 0, asked).map(
+      ({ version }) => version,
+    );
+  };
+  assert.deepEqual(spans('default', 'v1'), ['base', 'v1']);
+  assert.deepEqual(spans('v1', 'default'), [null, null]);
 });

@@ -27,7 +27,7 @@ export function knownSpans(
     start = Math.max(start, end);
   };
   for (const change of later) {
-    const count = tokensBefore(bytes, change.at, index);
+    const count = change.at === Infinity ? ids.length : tokensBefore(bytes, change.at, index);
     // After an unknown position all versions are unknown.
     if (count < 0) return spans;
     add(Math.min(count, ids.length));

@@ -4,6 +4,8 @@ export interface OutputSpan {
   readonly version: string | null;
   readonly start: number;
   readonly end: number;
+  /** The engine named it at the end of these tokens. */
+  readonly isNamed?: true;
 }
 
 /** A sample for one prompt, as the engine returned it. */

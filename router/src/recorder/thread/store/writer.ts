@@ -125,8 +125,9 @@ export class TurnWriter {
     this.#unnamed.delete(version.ticket);
     for (const { id, versions } of turns) {
       if (areAllNamed(versions)) continue;
-      if (version.version === null) this.#unknownVersions++;
-      this.amend({ id, versions: completed(versions, version) });
+      const learned = completed(versions, version);
+      if (!areAllNamed(learned)) this.#unknownVersions++;
+      this.amend({ id, versions: learned });
     }
   }
 

@@ -1,0 +1,31 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, type Socket, createServer } from 'node:net';
+import { test } from 'node:test';
+import { within } from '../../test/harness/within.ts';
+import { ProcessWatch } from './process-watch.ts';
+
+test('the end of a process is noticed at once, and one that is not there is not watched', async (t) => {
+  const sockets: Socket[] = [];
+  const server = createServer((socket) => void sockets.push(socket.on('error', () => {})));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const endpoint = { host: '127.0.0.1', port, isTls: false, tls: null, lookup: null };
+  const lost = Promise.withResolvers<void>();
+  const watch = new ProcessWatch(() => lost.resolve());
+  t.after(() => watch.close());
+  const accepted = once(server, 'connection');
+  await watch.open(endpoint);
+  await accepted;
+  assert.ok(watch.isOpen);
+  await watch.open(endpoint);
+  assert.equal(sockets.length, 1, 'it is open already');
+  server.close();
+  sockets[0]!.resetAndDestroy();
+  await within(lost.promise, 'the loss is noticed');
+  assert.ok(!watch.isOpen);
+  const other = new ProcessWatch(() => assert.fail('it was never there'));
+  await other.open(endpoint);
+  assert.ok(!other.isOpen);
+});
