@@ -7,7 +7,7 @@ import { measureRow } from './measure.ts';
 import { buildPrograms } from './native.ts';
 import { installPeers } from './peers.ts';
 import { renderReport, type RowResult } from './report.ts';
-import { rows, type Row, type SystemName } from './rows.ts';
+import { rows, type Contender, type Row, type SystemName } from './rows.ts';
 import { RADIX_ROW, measureRadix } from './radix-tree/measure.ts';
 import { STREAMS_ROW, measureStreams } from './streams.ts';
 import { findSystem, type Found } from './systems.ts';
@@ -18,6 +18,7 @@ const usage = `npm run bench -- [options]
   --runs N           interleaved runs (5)
   --seconds S        length of one measurement (3)
   --install-peers    installs the peers' pinned versions into bench/.peers first
+  --before DIR       measures the turnout of another checkout, with its packages installed, in the same runs
   --turnout-cmd CMD  another command in turnout's place; {port}, {urls} and {args} are filled in
   --out FILE         where the report goes
 
@@ -33,6 +34,7 @@ const { values } = parseArgs({
     seconds: { type: 'string', default: '3' },
     'install-peers': { type: 'boolean', default: false },
     'turnout-cmd': { type: 'string' },
+    before: { type: 'string' },
     out: { type: 'string' },
     help: { type: 'boolean', default: false },
   },
@@ -52,6 +54,12 @@ function chosenRows(): Row[] {
     if (!row) throw new Error(`no row is called ${name}\n\n${usage}`);
     return row;
   });
+}
+
+/** A build before this one takes turns with it: a ratio of two runs apart would compare two hours of the machine. */
+function withBefore(contender: Contender): Contender[] {
+  if (values.before === undefined || contender.system !== 'turnout') return [contender];
+  return [contender, { ...contender, label: `${contender.label}, before`, system: 'turnout-before' }];
 }
 
 function positive(name: 'runs' | 'seconds'): number {
@@ -74,7 +82,7 @@ async function main(): Promise<void> {
 
   const found = new Map<SystemName, Found | undefined>();
   function find(name: SystemName): Found | undefined {
-    if (!found.has(name)) found.set(name, findSystem(name, values['turnout-cmd']));
+    if (!found.has(name)) found.set(name, findSystem(name, { command: values['turnout-cmd'], before: values.before }));
     return found.get(name);
   }
 
@@ -82,9 +90,9 @@ async function main(): Promise<void> {
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
   const results: RowResult[] = [];
   for (const each of chosen) {
-    const contenders = each.contenders.filter(
-      ({ system }) => system === 'turnout' || system === 'node-copy' || (wanted?.includes(system) ?? true),
-    );
+    const contenders = each.contenders
+      .filter(({ system }) => system === 'turnout' || system === 'node-copy' || (wanted?.includes(system) ?? true))
+      .flatMap(withBefore);
     const row: Row = { ...each, contenders };
     const rowFolder = join(folder, row.name);
     mkdirSync(rowFolder);
@@ -107,7 +115,12 @@ async function main(): Promise<void> {
     ? await measureRadix({ requests: RADIX_REQUESTS, rounds: runs, folder: join(folder, RADIX_ROW), say })
     : null;
 
-  const isWhole = values.only === undefined && wanted === undefined && values['turnout-cmd'] === undefined && runs >= 5;
+  const isWhole =
+    values.only === undefined &&
+    wanted === undefined &&
+    values['turnout-cmd'] === undefined &&
+    values.before === undefined &&
+    runs >= 5;
   const file = values.out ?? (isWhole ? join(import.meta.dirname, 'report.md') : undefined);
   const report = renderReport(results, { streams, radix }, { runs, seconds });
   if (file === undefined) process.stdout.write(report);

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { SystemName } from './rows.ts';
 
-export type PeerName = Exclude<SystemName, 'turnout' | 'node-copy' | 'nginx'>;
+export type PeerName = Exclude<SystemName, 'turnout' | 'turnout-before' | 'node-copy' | 'nginx'>;
 
 /** `module`: how it is started, because sglang-router installs a command named smg too. */
 const peers: Readonly<Record<PeerName, { version: string; module: readonly string[] }>> = {

@@ -24,7 +24,8 @@ export interface LoadShape {
   readonly lastTurnHeader?: string;
 }
 
-export type SystemName = 'turnout' | 'node-copy' | 'nginx' | 'vllm-router' | 'sglang-router' | 'smg';
+/** `turnout-before`: another checkout of turnout (`--before DIR`). */
+export type SystemName = 'turnout' | 'turnout-before' | 'node-copy' | 'nginx' | 'vllm-router' | 'sglang-router' | 'smg';
 
 /** A system in one configuration. Its args are command line options; for nginx, directives of the location. */
 export interface Contender {

@@ -32,10 +32,11 @@ function custom(template: string): Found {
   };
 }
 
-function turnout(): Found | undefined {
-  const main = join(repository, 'router/bin/turnout.js');
+/** @param checkout its folder, with its packages installed */
+function turnout(checkout: string): Found | undefined {
+  const main = join(checkout, 'router/bin/turnout.js');
   if (!existsSync(main)) return undefined;
-  const git = spawnSync('git', ['describe', '--always', '--dirty'], { cwd: repository, encoding: 'utf8' });
+  const git = spawnSync('git', ['describe', '--always', '--dirty'], { cwd: checkout, encoding: 'utf8' });
   return {
     version: git.stdout?.trim() || 'unknown',
     command: async (port, urls, { args }) => {
@@ -89,8 +90,15 @@ function peer(name: SystemName, installed: InstalledPeer | undefined): Found | u
   };
 }
 
-export function findSystem(name: SystemName, turnoutCommand: string | undefined): Found | undefined {
-  if (name === 'turnout') return turnoutCommand === undefined ? turnout() : custom(turnoutCommand);
+/** Which turnout is measured, if not this checkout's, and beside which other one. */
+export interface Turnouts {
+  readonly command: string | undefined;
+  readonly before: string | undefined;
+}
+
+export function findSystem(name: SystemName, { command, before }: Turnouts): Found | undefined {
+  if (name === 'turnout') return command === undefined ? turnout(repository) : custom(command);
+  if (name === 'turnout-before') return before === undefined ? undefined : turnout(before);
   if (name === 'node-copy') return nodeCopy();
   if (name === 'nginx') return nginx(findNginx());
   return peer(name, findPeer(name));
