@@ -132,7 +132,7 @@ export class Chooser {
     const from = this.#noteWhy(x, to);
     // Before `begun`: `whyMoved` needs the policy's state of the session as it was before this choice.
     if (from !== null) this.#homes!.moved(x, from, to, this.#whyMoved(x, from, to, policy, narrowing));
-    if (this.explains === 'all' || (this.explains === 'decisions' && x.why !== 'home')) {
+    if (this.explains === 'all' || (this.explains === 'sessions' && x.why !== 'home' && x.why !== 'policy')) {
       x.candidates = explainChoice(x, policy, narrowing.workers);
     }
     // Not before: where a call above throws, `release` must not finish workers that were not begun.

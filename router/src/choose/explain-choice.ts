@@ -3,12 +3,12 @@ import type { Candidate, Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Policy } from './policy.ts';
 
-/** Of which choices the candidates are recorded: those that did not leave a session at its worker, or all. */
-export type Explains = 'none' | 'decisions' | 'all';
+/** Of which choices the candidates are recorded: those that gave a session another worker, or all. */
+export type Explains = 'none' | 'sessions' | 'all';
 
-/** All for the debug log; without that log only what is worth its memory. */
+/** All for the debug log. Otherwise not for requests without a session, each of which is a choice (benchmark `json-2k`). */
 export const explainsOf = ({ explainBufferBytes }: Config, isDebugLogged: boolean): Explains =>
-  isDebugLogged ? 'all' : explainBufferBytes > 0 ? 'decisions' : 'none';
+  isDebugLogged ? 'all' : explainBufferBytes > 0 ? 'sessions' : 'none';
 
 /** More candidates would cost every choice more than they tell: the best, beside the one that was taken, show why it was. */
 const MAX_CANDIDATES = 4;

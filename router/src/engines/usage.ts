@@ -82,12 +82,14 @@ function findUsage(bytes: Buffer, from: number, end: number): Usage | null {
     const outputTokens = countAt(bytes, at, output);
     if (outputTokens < 0) continue;
     const nearStart = Math.max(from, at - NEAR_BYTES);
-    const near = bytes.subarray(nearStart, Math.min(end, at + NEAR_BYTES));
-    let promptTokens = countAt(near, near.lastIndexOf(prompt), prompt);
+    const nearEnd = Math.min(end, at + NEAR_BYTES);
+    let promptTokens = countAt(bytes, lastBefore(bytes, prompt, nearStart, nearEnd), prompt);
     // SGLang puts logprobs between the two.
     if (promptTokens < 0) promptTokens = countAt(bytes, lastBefore(bytes, prompt, from, end), prompt);
     let cachedTokens = -1;
-    for (const name of cached) if (cachedTokens < 0) cachedTokens = countAt(near, near.lastIndexOf(name), name);
+    for (const name of cached) {
+      if (cachedTokens < 0) cachedTokens = countAt(bytes, lastBefore(bytes, name, nearStart, nearEnd), name);
+    }
     return { promptTokens, cachedTokens, outputTokens };
   }
   return null;

@@ -1,6 +1,7 @@
 import { readUsage } from '../engines/usage.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { writeMessage } from '../wire/socket-memory.ts';
 import { BAD, INCOMPLETE } from '../wire/fields.ts';
 import type { RequestBody } from '../wire/request-body.ts';
 import { ResponseHead } from '../wire/response-head.ts';
@@ -13,7 +14,7 @@ import type { AttemptContext, AttemptRules, PairRules } from './attempt-context.
 import { upstreamHead } from './headers.ts';
 import { RequestOut } from './request-out.ts';
 
-/** Bodies up to this size go out with the head in one write, as one string. */
+/** Bodies up to this size go out with the head in one write. */
 const SMALL_BYTES = 16_384;
 /** 1xx responses before the final one; more is a flood (some engines and proxies send 102 while they work). */
 const MAX_INTERIM = 10_000;
@@ -88,10 +89,8 @@ export class Attempt implements UpstreamUser, Source {
     const isLengthNew = changed !== null || (isSmall && x.head.isChunked);
     const head = upstreamHead(x, worker, isLengthNew ? (changed?.length ?? body.bytes) : -1);
     if (isSmall) {
-      let text = head;
-      if (changed !== null) text += changed.toString('latin1');
-      else for (const piece of body.pieces) text += piece.toString('latin1');
-      this.#connection.socket.write(text, 'latin1');
+      const pieces = changed === null ? body.pieces : [changed];
+      writeMessage(this.#connection.socket, head, pieces, changed?.length ?? body.bytes);
       this.#timer?.requestSent();
     } else {
       this.#request = new RequestOut(x.head.isChunked, body, this.#connection, () => this.#timer?.requestSent());

@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import { internalError } from '../kit/errors.ts';
 import type { IndexedSetMember } from '../kit/indexed-set.ts';
+import { TEXT_BYTES, copies } from './socket-memory.ts';
 import type { RequestBody } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
 import { type ReaderContext, type RequestOptions, RequestReader } from './request-reader.ts';
@@ -9,36 +10,10 @@ import type { ResponseHead } from './response-head.ts';
 import { CLIENT_LEFT, type ResultListener, refusalError } from './result.ts';
 import type { Sink, Source } from './sink.ts';
 
-/** Text up to this size goes out as one latin1 string: copied to the socket without a buffer of its own. */
-const SMALL_BYTES = 16_384;
-/** Buffers for copies, reused as soon as they were written, so that their memory stays in the CPU cache. */
-export class CopyPool {
-  readonly #bytes: number;
-  readonly #maxSpare: number;
-  readonly #spare: Buffer[] = [];
-
-  /** @param bytes size of a buffer; larger copies get their own, which is not kept */
-  constructor(bytes: number, maxSpare: number) {
-    this.#bytes = bytes;
-    this.#maxSpare = maxSpare;
-  }
-
-  /** @returns a buffer that begins with a copy of `bytes[start, end)`, to be given back after use */
-  take(bytes: Buffer, start: number, end: number): Buffer {
-    const size = end - start;
-    const copy =
-      size > this.#bytes ? Buffer.allocUnsafeSlow(size) : (this.#spare.pop() ?? Buffer.allocUnsafeSlow(this.#bytes));
-    copy.set(bytes.subarray(start, end));
-    return copy;
-  }
-
-  giveBack(copy: Buffer): void {
-    if (copy.length === this.#bytes && this.#spare.length < this.#maxSpare) this.#spare.push(copy);
-  }
-}
-
-/** Large parts are copied out of the buffer that all engines' sockets read into. */
-const copies = new CopyPool(65_536, 64);
+/** Of encrypted connections, whose socket keeps what it is given, parts up to this size go out as one latin1 string. */
+const ENCRYPTED_TEXT_BYTES = 16_384;
+/** Text beyond this size is not kept for the next write. */
+const MAX_OUT_BYTES = 16_384;
 /** How long a client may go on sending after an early answer, so that it reads the answer before a reset. */
 const LINGER_MS = 2_000;
 
@@ -86,7 +61,12 @@ export class ClientConnection implements Sink, IndexedSetMember {
   #isBodiless = false;
   #isChunkedOut = false;
   #isFramedByClose = false;
+  /** Parts up to this size are text of the next write; larger ones are copied. */
+  readonly #textBytes: number;
+  /** The next write: text, then a copy of a large part and what follows that. */
   #out = '';
+  #copy: Buffer | null = null;
+  #copied = 0;
   /** A part of the present answer went to the socket. */
   #hasWritten = false;
   /** Copies that wait to be written. */
@@ -96,6 +76,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
   constructor(socket: Socket, tcp: Socket, context: ConnectionContext, listener: RequestListener) {
     this.socket = socket;
     this.#tcp = tcp;
+    this.#textBytes = socket === tcp ? TEXT_BYTES : ENCRYPTED_TEXT_BYTES;
     this.#context = context;
     this.#listener = listener;
     this.deadlineMs = context.clock.nowMs + context.options.timeouts.headMs;
@@ -191,20 +172,22 @@ export class ClientConnection implements Sink, IndexedSetMember {
   body(bytes: Buffer, start: number, end: number): void {
     if (this.#isBodiless) return;
     const size = end - start;
-    if (size <= SMALL_BYTES) {
+    if (this.#copy === null && size < this.#textBytes) {
       this.#out += bytes.toString('latin1', start, end);
-      if (this.#out.length > SMALL_BYTES) this.#write();
-    } else {
-      if (this.#out !== '') this.#write();
-      const copy = copies.take(bytes, start, end);
-      this.socket.write(size === copy.length ? copy : copy.subarray(0, size));
-      if (this.socket.writableLength === 0) copies.giveBack(copy);
-      else this.#unsent.push(copy);
+      if (this.#out.length > MAX_OUT_BYTES) this.#write();
+      return;
     }
+    if (this.#copy !== null && this.#copied + size > this.#copy.length) this.#write();
+    if (this.#copy === null) {
+      this.#copy = copies.take(this.#out.length + size);
+      this.#copied = this.#copy.write(this.#out, 0, 'latin1');
+      this.#out = '';
+    }
+    this.#copied += bytes.copy(this.#copy, this.#copied, start, end);
   }
 
   flush(): boolean {
-    if (this.#out !== '') this.#write();
+    this.#write();
     if (!this.isBehind) return true;
     // The socket's own 'drain' comes only past its high-water mark; an empty write reports when all before it is out.
     this.socket.write('', this.#onDrained);
@@ -217,17 +200,29 @@ export class ClientConnection implements Sink, IndexedSetMember {
   takeBack(): boolean {
     if (this.#hasWritten) return false;
     this.#out = '';
+    if (this.#copy !== null) copies.giveBack(this.#copy);
+    this.#copy = null;
     return true;
   }
 
   #write(): void {
-    this.#hasWritten = true;
-    this.socket.write(this.#out, 'latin1');
-    this.#out = '';
+    const copy = this.#copy;
+    if (copy !== null) {
+      this.#hasWritten = true;
+      this.socket.write(copy.subarray(0, this.#copied));
+      this.#copy = null;
+      if (this.isBehind) this.#unsent.push(copy);
+      else copies.giveBack(copy);
+    } else if (this.#out !== '') {
+      this.#hasWritten = true;
+      this.socket.write(this.#out, 'latin1');
+      this.#out = '';
+    }
   }
 
   end(): void {
-    if (this.#out !== '') this.#write();
+    this.#write();
+    if (this.#unsent.length > 0) this.socket.write('', this.#onDrained);
     this.#settle();
     const requests = this.requests;
     if (this.#isLast || (requests.hasEnded && !requests.hasAhead)) this.#close();
@@ -243,7 +238,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
     }
     if (finalEvent !== '') {
       const size = Buffer.byteLength(finalEvent);
-      if (this.#out !== '') this.#write();
+      this.#write();
       this.requests.isStopped = true;
       const part = this.#isChunkedOut ? `${size.toString(16)}\r\n${finalEvent}\r\n` : '';
       this.socket.end(part, 'utf8', () => this.socket.destroy());

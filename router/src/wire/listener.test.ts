@@ -5,7 +5,7 @@ import { type TestContext, test } from 'node:test';
 import { connectClient, request } from '../../test/harness/client.ts';
 import { chunk } from '../../test/harness/message.ts';
 import { until } from '../../test/harness/within.ts';
-import { readIntoBuffers } from './accepted-socket.ts';
+import { readIntoBuffers } from './socket-memory.ts';
 import { Listener } from './listener.ts';
 import type { RequestListener } from './client-connection.ts';
 import { RetryBudget } from './request-body.ts';

@@ -2,7 +2,7 @@ import { type Server, type Socket, createServer } from 'node:net';
 import { type SecureContext, type SecureContextOptions, TLSSocket, createSecureContext } from 'node:tls';
 import { IndexedSet } from '../kit/indexed-set.ts';
 import type { CoarseClock } from '../kit/clock.ts';
-import { readIntoBuffers } from './accepted-socket.ts';
+import { readIntoBuffers } from './socket-memory.ts';
 import {
   ClientConnection,
   type ConnectionContext,

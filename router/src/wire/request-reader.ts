@@ -1,5 +1,5 @@
 import type { CoarseClock } from '../kit/clock.ts';
-import type { SocketReader } from './accepted-socket.ts';
+import type { SocketReader } from './socket-memory.ts';
 import { ChunkedPayload } from './chunked-payload.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { BAD, INCOMPLETE } from './fields.ts';

@@ -48,3 +48,54 @@ export function readIntoBuffers(
   reader = readerOf(new Socket(options as SocketConstructorOpts));
   return true;
 }
+
+/** Smaller parts of a message go out as text: for them a string costs less than a buffer. */
+export const TEXT_BYTES = 1_024;
+
+/** Buffers for copies, reused as soon as they were written, so that their memory stays in the CPU cache. */
+export class CopyPool {
+  readonly #bytes: number;
+  readonly #maxSpare: number;
+  readonly #spare: Buffer[] = [];
+
+  /** @param bytes size of a buffer; larger copies get their own, which is not kept */
+  constructor(bytes: number, maxSpare: number) {
+    this.#bytes = bytes;
+    this.#maxSpare = maxSpare;
+  }
+
+  /** @returns a buffer of at least so many bytes, to be given back after use */
+  take(bytes: number): Buffer {
+    return bytes > this.#bytes
+      ? Buffer.allocUnsafeSlow(bytes)
+      : (this.#spare.pop() ?? Buffer.allocUnsafeSlow(this.#bytes));
+  }
+
+  giveBack(copy: Buffer): void {
+    if (copy.length === this.#bytes && this.#spare.length < this.#maxSpare) this.#spare.push(copy);
+  }
+}
+
+/** Of all connections. */
+export const copies = new CopyPool(65_536, 64);
+
+/**
+ * Writes a head and the small body after it at once. Copied into reused memory they cost 0.5 µs less of 2 KB than as one string, which
+ * V8 makes, joins and collects (benchmark `json-2k`).
+ *
+ * @param head in latin1
+ */
+export function writeMessage(socket: Socket, head: string, pieces: readonly Buffer[], bytes: number): void {
+  // What a socket does not take at once keeps its buffer: of a new or an encrypted connection each message would.
+  if (bytes < TEXT_BYTES || socket.connecting || socket.writableLength > 0 || 'encrypted' in socket) {
+    let text = head;
+    for (const piece of pieces) text += piece.toString('latin1');
+    socket.write(text, 'latin1');
+    return;
+  }
+  const copy = copies.take(head.length + bytes);
+  let at = copy.write(head, 0, 'latin1');
+  for (const piece of pieces) at += piece.copy(copy, at);
+  socket.write(copy.subarray(0, at));
+  if (socket.writableLength === 0) copies.giveBack(copy);
+}
