@@ -76,6 +76,7 @@ const values = z.strictObject({
   extraVolumes: objects,
   extraVolumeMounts: objects,
   serviceMonitor: z.strictObject({ enabled: z.boolean(), interval: text, labels: texts }),
+  prometheusRule: z.strictObject({ enabled: z.boolean(), labels: texts }),
   grafanaDashboard: z.strictObject({ enabled: z.boolean(), labels: texts, annotations: texts }),
   networkPolicy: z.strictObject({
     enabled: z.boolean(),

@@ -48,6 +48,7 @@ export async function makeOwn(base: Base, engines: Engines, choice: Choice, exte
     openConnections: () => ports.data.connections.size,
     inFlight: () => inFlight.size,
     held: () => holdQueue.counts(),
+    heldSinceMs: () => holdQueue.oldestMs(),
     admission: () => admission,
     shedByFullWorkers: () => full.shed,
     refusedConnections: () => ports.data.limits.refused,

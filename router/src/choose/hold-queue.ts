@@ -47,6 +47,20 @@ export class HoldQueue {
     return counts;
   }
 
+  /** Since when the oldest exchange of each reason is held (monotonic ms). */
+  oldestMs(): Map<string, number> {
+    const oldest = new Map<string, number>();
+    for (const { held } of this.#queues.values()) {
+      for (const x of held) {
+        const { reason, sinceMs } = this.#held.get(x)!;
+        // An exchange that is asked again stays held, but its entry is new.
+        const firstMs = sinceMs - x.heldMs;
+        oldest.set(reason, Math.min(oldest.get(reason) ?? Infinity, firstMs));
+      }
+    }
+    return oldest;
+  }
+
   sizeOf(holder: Placer): number {
     return this.#queues.get(holder)?.held.size ?? 0;
   }

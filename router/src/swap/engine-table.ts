@@ -141,6 +141,14 @@ export class EngineTable implements Snapshots {
     return new Map(Object.entries(counts));
   }
 
+  /** When the oldest swap began that has not ended (Unix ms); null: there is none. */
+  get openSinceMs(): number | null {
+    const open = [...this.sets.values()].flatMap(({ ledger: { last } }) =>
+      last === null || last.endedAt !== null ? [] : [last.startedAt],
+    );
+    return open.length === 0 ? null : Math.min(...open);
+  }
+
   workersOf(set: WorkerSet): Worker[] {
     return this.#parts.fleet.workers.filter(({ engineUrl }) => set.engines.has(engineUrl));
   }

@@ -203,6 +203,8 @@ test('a policy that holds requests back, and caps: each waits for its own reason
   engines[0]!.onRequest = (asked) => asked.answer('1');
   const answers = flood(['/a', '/b', '/c'].map((target) => request('GET', target)));
   await until('all are held', async () => (await metric(router, 'turnout_held_requests{reason="gate"}')) === 3);
+  const oldest = await metric(router, 'turnout_held_oldest_seconds{reason="gate"}');
+  ok(oldest > 0 && oldest < 60, String(oldest));
   router.fleet.setCap(1);
   deepEqual(await Promise.all([...flood([request('GET', '/open')]), ...answers]), [200, 200, 200, 200]);
   await untilIdle(router);

@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { dashboard, dashboardFile } from '../../../deploy/grafana/generate.ts';
 import { filled, guidePath, guides, pages } from '../../../docs/generate.ts';
 import { sources } from '../../../python/generate.ts';
+import { alertRules, alertsFile } from '../../../deploy/prometheus/generate.ts';
 import { chartFiles } from '../../../deploy/helm/generate.ts';
 
 for (const [file, page] of Object.entries(pages)) {
@@ -30,4 +31,8 @@ for (const [path, source] of Object.entries({ ...sources, ...chartFiles })) {
 
 test('deploy/grafana/turnout.json says what the code says', () => {
   assert.equal(readFileSync(dashboardFile, 'utf8'), dashboard(), 'run: npm run docs');
+});
+
+test('deploy/prometheus/turnout-alerts.yaml says what the code says', () => {
+  assert.equal(readFileSync(alertsFile, 'utf8'), alertRules(), 'run: npm run docs');
 });

@@ -1,5 +1,6 @@
 import { deepEqual, equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
+import { metric } from '../admission/metric.ts';
 import { connectClient } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
 import { post, startFleetScene } from '../harness/fleet.ts';
@@ -20,6 +21,7 @@ test('a drained worker gets no new requests, stays registered, and comes back', 
   const { status, text } = await steer(router.url, path, { state: 'on' });
   equal(status, 200);
   deepEqual((JSON.parse(text) as { not_serving_because: string[] }).not_serving_because, ['draining']);
+  equal(await metric(router, `turnout_worker_not_serving{worker="${first!.url}",reason="draining"}`), 1);
   deepEqual(new Set(await whoGets([ask, ask, ask, ask])), new Set([1]));
   equal((await steer(router.url, path, { state: 'off' })).status, 200);
   deepEqual(new Set(await whoGets([ask, ask, ask, ask])), new Set([0, 1]));

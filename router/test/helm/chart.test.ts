@@ -20,6 +20,7 @@ const everything = [
   ...discovery,
   ...keys,
   ...['keys.workerKey=worker.key', 'ports.admin=30001', 'serviceMonitor.enabled=true', 'grafanaDashboard.enabled=true']
+    .concat(['prometheusRule.enabled=true', 'prometheusRule.labels.release=prometheus'])
     .concat(['networkPolicy.enabled=true', 'persistence.storageClassName=fast', 'image.tag=test', 'podLabels.team=rl'])
     .flatMap((value) => ['--set', value]),
 ];
@@ -170,6 +171,14 @@ suite('the Helm chart', { skip }, () => {
     const all = await manifests('--set', 'grafanaDashboard.enabled=true');
     const { data } = all.find(({ metadata }) => metadata.name === 'turnout-dashboard')!;
     assert.equal(data!['turnout.json'], readFileSync(join(root, 'deploy/grafana/turnout.json'), 'utf8'));
+  });
+
+  test('the PrometheusRule has the alerts of deploy/prometheus', async () => {
+    assert.ok((await manifests()).every(({ kind }) => kind !== 'PrometheusRule'));
+    const { metadata, spec } = one(await manifests(...everything), 'PrometheusRule');
+    assert.equal((metadata as unknown as { labels: Record<string, string> }).labels['release'], 'prometheus');
+    const plain = parseAllDocuments(readFileSync(join(root, 'deploy/prometheus/turnout-alerts.yaml'), 'utf8'));
+    assert.deepEqual(spec, plain[0]!.toJS());
   });
 
   test('a change of an option restarts the pod, unless the values say otherwise', async () => {

@@ -1,5 +1,6 @@
 import { deepEqual, equal, notEqual, ok } from 'node:assert/strict';
 import { test } from 'node:test';
+import { metric } from '../admission/metric.ts';
 import { connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { startSims, startSwapScene } from '../harness/swap-scene.ts';
@@ -23,6 +24,8 @@ for (const kind of ['vllm', 'sglang'] as const) {
     equal(refused.status, 425);
     equal(refused.get('x-turnout-error'), 'model_not_ready');
     equal(engine!.stats().paused, false, 'it is not paused before its requests have ended');
+    const openSecs = (): Promise<number> => metric(router, 'turnout_swap_open_seconds');
+    ok((await openSecs()) > 0, 'the swap is open');
     const { text, status } = await client.answer('POST');
     equal(status, 200);
     equal(tokensOf(text), tokensOf(undisturbed), 'every token is of the old weights');
@@ -33,6 +36,7 @@ for (const kind of ['vllm', 'sglang'] as const) {
     const value = (name: string): number => Number(metrics.split(`\n${name} `)[1]?.split('\n')[0]);
     equal(value('turnout_swaps_total{outcome="done"}'), 1);
     equal(value('turnout_swap_duration_seconds_count'), 1);
+    equal(await openSecs(), 0);
     equal(value('turnout_swap_refused_requests_total'), 1);
     equal(value('turnout_swap_engines{state="serving"}'), 1);
     ok(value(`turnout_swap_stage_seconds_total{engine="${engine!.url}",stage="load"}`) >= 0.04);

@@ -66,6 +66,14 @@ export const fleetMetrics: readonly MetricSpec[] = [
     read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(w.isHealthy) })),
   },
   {
+    name: 'turnout_worker_not_serving',
+    type: 'gauge',
+    help: '1 for each reason for which a worker gets no new requests: unhealthy, breaker, draining, role, version, ranks, hung.',
+    labels: ['worker', 'reason'],
+    read: ({ fleet }) =>
+      fleet.workers.flatMap((w) => w.reasonNames().map((reason) => ({ labels: { worker: w.url, reason }, value: 1 }))),
+  },
+  {
     name: 'turnout_worker_breaker_state',
     type: 'gauge',
     help: "A worker's circuit breaker: 0 closed, 1 open, 2 half-open.",

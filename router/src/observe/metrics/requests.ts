@@ -94,6 +94,17 @@ export const requestMetrics: readonly MetricSpec[] = [
     read: ({ held }) => each('reason', held()),
   },
   {
+    name: 'turnout_held_oldest_seconds',
+    type: 'gauge',
+    help: 'Seconds for which the oldest of the held requests has been held, by reason as for turnout_held_requests.',
+    labels: ['reason'],
+    read: ({ heldSinceMs }) =>
+      each(
+        'reason',
+        Array.from(heldSinceMs(), ([reason, ms]) => [reason, (performance.now() - ms) / 1000] as const),
+      ),
+  },
+  {
     name: 'turnout_queue_depth',
     type: 'gauge',
     help: 'Requests that wait in the queue, by limit: concurrency, rate.',

@@ -24,6 +24,8 @@ export interface MetricSources {
   readonly openConnections: () => number;
   readonly inFlight: () => number;
   readonly held: () => Map<string, number>;
+  /** By reason: since when the oldest held request waits (monotonic ms). */
+  readonly heldSinceMs: () => Map<string, number>;
   readonly admission: () => Pick<Admission, 'waiting' | 'queued' | 'shed'>;
   readonly shedByFullWorkers: () => number;
   readonly refusedConnections: () => Readonly<Record<string, number>>;
@@ -67,6 +69,8 @@ export interface SwapCounters {
   readonly swapTimes: Histogram;
   readonly waiting: () => number;
   readonly refused: () => number;
+  /** Seconds since the oldest swap began that has not ended; 0: there is none. */
+  readonly openSecs: () => number;
 }
 
 /** What the Tinker API serves; null where it is off. */

@@ -17,6 +17,12 @@ export const swapMetrics: readonly MetricSpec[] = [
     read: read(({ engines }) => each('state', engines())),
   },
   {
+    name: 'turnout_swap_open_seconds',
+    type: 'gauge',
+    help: 'Seconds since the oldest weight swap began that has not ended; 0: no swap is open.',
+    read: read(({ openSecs }) => one(openSecs())),
+  },
+  {
     name: 'turnout_swaps_total',
     type: 'counter',
     help: 'Weight swaps of single engines that have ended, by outcome: done or error.',
