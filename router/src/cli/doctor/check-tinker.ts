@@ -25,9 +25,8 @@ export async function checkTinkerWorker({ facts, asker, post }: Checked, config:
   const path = samplePath({ engine: facts.kind }, config.tinkerVllmApi);
   const whyNot = async (more: Partial<Sample>): Promise<string | null> => {
     const sample = { ...plain, baseModel: facts.model ?? '', ...more };
-    const reply = await post(path, engineRequest(path, sample, sample.baseModel, null).toString()).catch(
-      (error: unknown) => (error as Error).message,
-    );
+    const body = Buffer.concat(engineRequest(path, sample, sample.baseModel, null)).toString();
+    const reply = await post(path, body).catch((error: unknown) => (error as Error).message);
     if (typeof reply === 'string') return `${path} sent no response (${reply})`;
     if (reply.status !== 200) return `${path} answers ${reply.status} ${reply.text.slice(0, 200)}`;
     const result = readAnswer(Buffer.from(reply.text), sample);
