@@ -83,7 +83,8 @@ export const errorTable = {
     status: 425,
     isRetryable: true,
     retryAfterSecs: 1,
-    meaning: 'The weights of the worker are being replaced.',
+    meaning:
+      'The weights of the worker are being replaced, and the request waited for --swap-wait-secs, or must not wait (sync).',
     advice: 'Retry after retry-after with the same session key.',
   },
   swap_conflict: {

@@ -13,8 +13,11 @@ import { RouterError } from '../kit/errors.ts';
 export type Closed = 'hold' | 'refuse';
 
 const DRAIN_TIMEOUT_HEADER = 'x-fireworks-hot-load-drain-timeout';
-/** As Fireworks. */
-const DEFAULT_WAIT_MS = 90_000;
+
+export interface GateOptions {
+  /** How long a request waits whose client does not say it. */
+  readonly waitMs: number;
+}
 
 /** Keeps requests from engines whose weights are being replaced. It runs after the policy, so that a swap moves no session. */
 export class Gate implements SwapGate {
@@ -22,13 +25,15 @@ export class Gate implements SwapGate {
   refused = 0;
   isShut = true;
   readonly #queue: HoldQueue;
+  readonly #options: GateOptions;
   /** By `engineUrl`. */
   readonly #closed = new Map<string, Closed>();
   readonly #held = new WeakSet<Exchange>();
   #changes = 0;
 
-  constructor(queue: HoldQueue) {
+  constructor(queue: HoldQueue, options: GateOptions) {
     this.#queue = queue;
+    this.#options = options;
   }
 
   get isActive(): boolean {
@@ -75,7 +80,7 @@ export class Gate implements SwapGate {
     if (legs.some(({ worker }) => (worker.reasons & REASONS.version) !== 0)) return this.#refuse();
     const closed = legs.map(({ worker }) => this.#closed.get(worker.engineUrl)).filter((how) => how !== undefined);
     if (closed.length === 0) return null;
-    const maxMs = waitOf(x);
+    const maxMs = waitOf(x, this.#options);
     if (typeof maxMs !== 'number') return maxMs;
     const wasHeld = this.#held.has(x);
     if (closed.includes('refuse') || maxMs === 0 || (wasHeld && x.isOverdue)) return this.#refuse();
@@ -99,9 +104,9 @@ const notReady = (): RouterError =>
   );
 
 /** How long the client lets its request wait. */
-function waitOf({ head }: Exchange): number | RouterError {
+function waitOf({ head }: Exchange, { waitMs }: GateOptions): number | RouterError {
   const text = head.get(DRAIN_TIMEOUT_HEADER);
-  if (text === undefined || text === null) return DEFAULT_WAIT_MS;
+  if (text === undefined || text === null) return waitMs;
   const secs = Number(text);
   if (text.trim() !== '' && secs >= 0 && secs <= 86_400) return secs * 1000;
   return new RouterError('bad_request', `${DRAIN_TIMEOUT_HEADER} must be a number of seconds, 0 to 86400.`);

@@ -61,7 +61,10 @@ export interface Swaps {
 
 export function startSwaps(parts: SwapParts): Swaps {
   const { live, labels, log, clock, bodyThread, cacheLost } = parts;
-  const gate = new Gate(parts.holdQueue);
+  const gate = new Gate(
+    parts.holdQueue,
+    live.of(({ swapWaitSecs }) => ({ waitMs: swapWaitSecs * 1000 })),
+  );
   const meters = new SwapMeters();
   const engines = new EngineTable({ ...parts, gate, meters }, configured(live));
   const deployments = new DeploymentList(engines, configured(live));

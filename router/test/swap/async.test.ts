@@ -83,6 +83,18 @@ test('a request may say how long it waits', async (t) => {
   await untilOver();
 });
 
+test('an operator may say how long requests wait; what their clients say counts more', async (t) => {
+  const engines = await startSims(t, ['vllm'], { weightLoadMs: 3_000 });
+  const { router, post: call, untilOver } = await startSwapScene(t, engines, { swapWaitSecs: 0.05 });
+  await call('/swap', { identity: 'step-1' });
+  await until('the engine is paused', () => engines[0]!.stats().paused);
+  const patient = ['x-fireworks-hot-load-drain-timeout: 60'];
+  const waits = send(t, router.url, post('/v1/completions', short, patient));
+  equal((await send(t, router.url, post('/v1/completions', short))).status, 425);
+  equal((await waits).status, 200);
+  await untilOver();
+});
+
 test('what it is asked for again is not loaded again', async (t) => {
   const engines = await startSims(t, ['sglang']);
   const { swap } = await startSwapScene(t, engines);

@@ -317,6 +317,9 @@ class RouterOptions(TypedDict, total=False):
     swap_concurrency: int
     """Engines whose weights are replaced at the same time, so that the others keep generating. 0: all at once. Default: 0."""
 
+    swap_wait_secs: float
+    """How long new requests wait for an engine whose weights are being replaced (async); then they get 425. The x-fireworks-hot-load-drain-timeout header of a request replaces it. Set it above the load time of the weights, and the clients’ timeouts above it. Default: 90."""
+
     swap_load_timeout_secs: float
     """How long an engine may take to load weights. After it the load counts as failed. Default: 1800."""
 

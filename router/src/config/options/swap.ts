@@ -47,6 +47,11 @@ export const swapOptions = {
     count.default(0),
     'Engines whose weights are replaced at the same time, so that the others keep generating. 0: all at once.',
   ),
+  swapWaitSecs: option(
+    '<secs>',
+    secs.min(0).max(86_400).default(90),
+    'How long new requests wait for an engine whose weights are being replaced (async); then they get 425. The x-fireworks-hot-load-drain-timeout header of a request replaces it. Set it above the load time of the weights, and the clients’ timeouts above it.',
+  ),
   swapLoadTimeoutSecs: option(
     '<secs>',
     secs.min(1).default(1_800),
