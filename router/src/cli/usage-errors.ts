@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
-import { ConfigError, nearest, originsOf } from '../config/load.ts';
+import { ConfigError, originsOf } from '../config/load.ts';
+import { suggestion } from '../config/nearest.ts';
 import type { OptionSpec } from '../config/options/option.ts';
 import { kebab, options } from '../config/options.ts';
 import { commandName } from '../config/version.ts';
@@ -28,10 +29,8 @@ export function refuseUnknownCommand(program: Command, [first = '-']: readonly s
   const known = ['help', ...program.commands.flatMap((command) => [command.name(), ...command.aliases()])];
   if (first.startsWith('-') || known.includes(first)) return;
   if (isAddress(first)) throw new ConfigError(`"${first}" is not a command: ${WORKERS_HINT}`);
-  const near = nearest(first, known);
-  throw new ConfigError(
-    `there is no command "${first}"${near === null ? ' (turnout --help lists them)' : `: did you mean "${near}"?`}`,
-  );
+  const hint = suggestion(first, known) || ' (turnout --help lists them)';
+  throw new ConfigError(`there is no command "${first}"${hint}`);
 }
 
 /** The parser's message with advice, but without the value of a misspelled option, which may be a key. */

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { type Document, LineCounter, isMap, isNode, isScalar, parseDocument } from 'yaml';
 import * as z from 'zod';
+import { nearest, suggestion } from './nearest.ts';
 import { type OptionSpec, innerSchema } from './options/option.ts';
 import { type Config, type OptionName, configSchema, envName, kebab, options } from './options.ts';
 import { splitList } from './split-list.ts';
@@ -130,9 +131,7 @@ function readFile(path: string): Source {
     const written = String(isScalar(key) ? key.value : key);
     const name = byKebab.get(written.replaceAll('_', '-'));
     if (name === undefined) {
-      const near = nearest(written, [...byKebab.keys()]);
-      const hint = near === null ? '' : `: did you mean "${near}"?`;
-      throw new ConfigError(`--config ${path}: unknown option "${written}"${hint}`);
+      throw new ConfigError(`--config ${path}: unknown option "${written}"${suggestion(written, [...byKebab.keys()])}`);
     }
     const given: unknown = isNode(value) ? value.toJS(document) : value;
     values[name] = typeof given === 'string' && !isFileOnly(name) ? fromText(name, given) : given;
@@ -150,24 +149,4 @@ export function fromText(name: OptionName, text: string): unknown {
     return /^(1|true|yes|on)$/i.test(text) || (!/^(0|false|no|off|)$/i.test(text) && text);
   if (inner instanceof z.ZodNumber) return /^-?\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : text;
   return text;
-}
-
-/** The candidate that differs from `word` by few letters, or null. */
-export function nearest(word: string, candidates: readonly string[]): string | null {
-  const distances = candidates.map((name) => ({ name, distance: editDistance(word, name) }));
-  distances.sort((a, b) => a.distance - b.distance);
-  const [best] = distances;
-  return best !== undefined && best.distance <= Math.max(2, word.length / 3) ? best.name : null;
-}
-
-function editDistance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, i) => i);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      next.push(Math.min(row[j]! + 1, next[j - 1]! + 1, row[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1)));
-    }
-    row = next;
-  }
-  return row[b.length]!;
 }

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { suggestion } from './nearest.ts';
 
 type Issue = z.core.$ZodRawIssue;
 
@@ -15,8 +16,11 @@ export function messageFor(issue: Issue): string | undefined {
     return `${Number.isNaN(input) ? '' : `${shown(input)} `}is not ${noun(issue.expected)}`;
   }
   if (issue.code === 'too_small' || issue.code === 'too_big') return sizeProblem(issue);
-  if (issue.code === 'invalid_value')
-    return `${input === undefined ? 'is missing' : shown(input)}: must be ${oneOf(issue.values.map(String))}`;
+  if (issue.code === 'invalid_value') {
+    const values = issue.values.map(String);
+    const hint = typeof input === 'string' ? suggestion(input, values) : '';
+    return `${input === undefined ? 'is missing' : shown(input)}: must be ${oneOf(values)}${hint}`;
+  }
   if (issue.code === 'invalid_format' && issue.format === 'starts_with')
     return `must start with "${String(issue['prefix'])}"`;
   if (issue.code === 'unrecognized_keys') return `has no member ${oneOf(issue.keys.map((key) => `"${key}"`))}`;

@@ -46,6 +46,11 @@ for (const [args, words] of [
   [['serve', '--port', 'abc'], /^turnout: --port: "abc" is not a number$/m],
   [['serve', '--port', '70000'], /^turnout: --port: 70000: must be at most 65535$/m],
   [['completion', 'tcsh'], /must be bash, zsh or fish/],
+  [['--policy', 'rolout'], /--policy: no such policy: did you mean "rollout"\? Choose rollout, /],
+  [['--policy', 'best'], /--policy: no such policy\. Choose rollout, /],
+  [['--log-format', 'jsonn'], /--log-format: "jsonn": must be text or json: did you mean "json"\?/],
+  [['--log-format', 'x'], /--log-format: "x": must be text or json\n/],
+  [['--polcy', 'rollout'], /unknown option '--polcy'\n\(Did you mean --policy\?\)/],
 ] as const) {
   test(`turnout ${args.join(' ')}: says what to do and ends with 2`, async (t) => {
     const { code, output } = await outcome(t, args);

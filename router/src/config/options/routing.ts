@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { suggestion } from '../nearest.ts';
 import { count, headerName, inGroup, port, secs } from './option.ts';
 import { isPath, policyName, policyNames } from './policy-names.ts';
 
@@ -6,7 +7,8 @@ const policy = z
   .string()
   .transform(policyName)
   .refine((name) => isPath(name) || (policyNames as readonly string[]).includes(name), {
-    message: `no such policy. Choose ${policyNames.join(', ')}, or give the path of a module (./my-policy.ts)`,
+    error: ({ input }) =>
+      `no such policy${suggestion(String(input), policyNames) || '.'} Choose ${policyNames.join(', ')}, or give the path of a module (./my-policy.ts)`,
   });
 
 /**
