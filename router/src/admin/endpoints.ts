@@ -25,7 +25,8 @@ export const endpoints: readonly Endpoint[] = [
     {
       'GET /health': 'Whether the router is up.',
       'GET /liveness': 'Whether the router is up, for probes.',
-      'GET /readiness': '200 while a worker is healthy and the router does not drain.',
+      'GET /readiness':
+        '200 while a worker is healthy, the router does not drain, and the recorder thread works if requests fail without it.',
       'GET /dashboard': 'The dashboard. What it shows needs an admin key.',
       'GET /dashboard/assets/{file}': 'Scripts and styles of the dashboard.',
     },

@@ -86,6 +86,7 @@ export async function makeOwn(base: Base, engines: Engines, choice: Choice, exte
     healthTimeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
     metricsText,
     isDraining: () => ports.data.isDraining,
+    problem: () => recorder?.problem ?? null,
     policies: choosing.control,
     homes,
     requests: () => inFlight,

@@ -116,7 +116,8 @@ export const errorTable = {
   plugin_failed: {
     status: 500,
     isRetryable: false,
-    meaning: 'A plugin threw an error or exceeded --plugin-timeout-ms.',
+    meaning:
+      'A plugin threw an error or exceeded --plugin-timeout-ms; with 503: its thread has ended and is started again.',
     advice: 'See the log; correct the plugin.',
   },
   internal_error: {

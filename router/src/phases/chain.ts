@@ -2,6 +2,7 @@ import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError, internalError } from '../kit/errors.ts';
 import { throwLater } from '../kit/throw-later.ts';
+import { pluginFailed } from './plugin-failed.ts';
 import { type Plugin, type PluginAnswer, type PluginRefusal, Refused } from '../plugin.ts';
 import type { Sink } from '../wire/sink.ts';
 import { listeningSink } from './listening-sink.ts';
@@ -200,6 +201,5 @@ const refusalOf = ({ status, message, retryAfterSecs = 0 }: PluginRefusal): Rout
 /** A plugin's failure, in words for the client. */
 function pluginError(plugin: Plugin, error: unknown): RouterError {
   if (error instanceof Refused) return error.refusal;
-  const reason = error instanceof Error ? error.message : String(error);
-  return new RouterError('plugin_failed', `The plugin "${plugin.name}" failed: ${reason}`);
+  return pluginFailed(plugin.name, error);
 }

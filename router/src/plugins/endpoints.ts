@@ -1,7 +1,9 @@
 import { type Context, Hono, type Next } from 'hono';
+import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import { isGeneration } from '../engines/generation.ts';
 import type { Plugin } from '../plugin.ts';
 import { messageOf } from '../config/user-module.ts';
+import { pluginFailed } from '../phases/plugin-failed.ts';
 import { type GuardOptions, type OnPluginFault, inTime } from '../phases/guard.ts';
 
 type Handler = (c: Context, next: Next) => unknown;
@@ -80,8 +82,10 @@ export class PluginEndpoints {
       throw new TypeError(`${c.req.method} ${c.req.path} has to answer with a Response`);
     } catch (error) {
       this.#onFault(plugin, 'routes', error, ++this.#faults);
-      const message = `The plugin "${plugin}" failed: ${messageOf(error)}`;
-      return c.json({ error: message, code: 'plugin_failed' }, 500, { 'x-turnout-error': 'plugin_failed' });
+      const { message, code, status, retryAfterSecs } = pluginFailed(plugin, error);
+      const after = retryAfterSecs > 0 ? { 'retry-after': String(retryAfterSecs) } : {};
+      const fields = { 'x-turnout-error': code, ...after };
+      return c.json({ error: message, code }, status as ContentfulStatusCode, fields);
     }
   }
 }

@@ -17,8 +17,8 @@ export interface ThreadOptions<C extends Calls> {
   /** For these calls, the bytes of arguments above which `run` uses the thread. Default: `LARGE_BYTES`. */
   readonly limits?: Partial<Record<keyof C, number>>;
   /**
-   * For a thread that has state. It starts at once. If it ends by itself, this is called once, after all calls have failed, and
-   * the thread is not started again. Without this, the first call starts the thread, also the first call after it ended by itself.
+   * For a thread that has state. It starts at once. If it ends by itself, this is called, after all calls have failed, and the thread
+   * is not started again but by `restart`. Without this, the first call starts the thread, also the first call after it ended by itself.
    */
   readonly onDeath?: (error: Error) => void;
 }
@@ -28,6 +28,9 @@ interface Sending {
   readonly call: Call;
   readonly transfer: readonly Transferable[];
 }
+
+/** A call failed because its thread has ended, or was not there. */
+export class ThreadEnded extends Error {}
 
 interface Pending {
   readonly resolve: (value: never) => void;
@@ -44,9 +47,12 @@ export class WorkerThread<C extends Calls> {
   /** By the number of the call, from 1 on: 0 is the number of all calls without a reply. */
   readonly #pending = new Map<number, Pending>();
   #lastId = 0;
+  /** How often the thread was started. */
+  starts = 0;
   #worker: Worker | null = null;
   #calls: Sending[] = [];
   #isOver = false;
+  #isClosed = false;
 
   /** @param program the thread's module, as for `entryFile` */
   constructor(program: string, options: ThreadOptions<C> = {}) {
@@ -100,7 +106,7 @@ export class WorkerThread<C extends Calls> {
   ): Promise<Answer<C[N]>> {
     return new Promise((resolve, reject) => {
       if (this.#isOver) {
-        reject(new Error('the thread has ended'));
+        reject(new ThreadEnded('the thread has ended'));
         return;
       }
       this.#worker ??= this.#start();
@@ -121,9 +127,17 @@ export class WorkerThread<C extends Calls> {
   async close(): Promise<void> {
     await this.idle();
     this.#isOver = true;
+    this.#isClosed = true;
     const worker = this.#worker;
     this.#worker = null;
     await worker?.terminate();
+  }
+
+  /** Starts a thread with state again, after it has ended by itself. Its state is gone. */
+  restart(): void {
+    if (!this.#isOver || this.#isClosed) return;
+    this.#isOver = false;
+    this.#worker = this.#start();
   }
 
   /** Ends the thread at once: its calls fail with the error. @returns resolves when the thread has ended */
@@ -139,7 +153,7 @@ export class WorkerThread<C extends Calls> {
     while (this.#pending.size > 0 && !this.#isOver) await new Promise((resolve) => setImmediate(resolve));
   }
 
-  /** The thread has ended and is not started again. */
+  /** There is no thread: it has ended. */
   protected get isOver(): boolean {
     return this.#isOver;
   }
@@ -167,6 +181,7 @@ export class WorkerThread<C extends Calls> {
 
   #start(): Worker {
     const { workerData, heapMb } = this.#options;
+    this.starts++;
     const worker = new Worker(entryFile(this.#program), {
       workerData,
       ...(heapMb === undefined ? {} : { resourceLimits: { maxOldGenerationSizeMb: heapMb } }),
@@ -176,8 +191,8 @@ export class WorkerThread<C extends Calls> {
     });
     // It is not known of which calls these replies are.
     worker.on('messageerror', (error) => this.#fail(error));
-    worker.on('error', (error) => this.#end(worker, error as Error));
-    worker.on('exit', () => this.#end(worker, new Error('the thread ended')));
+    worker.on('error', (error) => this.#end(worker, new ThreadEnded((error as Error).message, { cause: error })));
+    worker.on('exit', () => this.#end(worker, new ThreadEnded('the thread ended')));
     // Last, because a listener for messages keeps the process running.
     worker.unref();
     return worker;

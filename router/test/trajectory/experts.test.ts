@@ -214,6 +214,7 @@ test('a keeper that falls behind holds the engine back, and after a while is giv
   const thread = {
     ask: () => new Promise<never>((resolve) => taken.push(resolve as () => void)),
     tell: (name: string, key: unknown) => void (name === 'expertsDrop' && dropped.push(key as number)),
+    starts: 1,
   };
   const channel = new ExpertsChannel(thread, 500_000);
   let rest = '';

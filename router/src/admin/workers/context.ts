@@ -18,6 +18,8 @@ export interface WorkersContext {
   /** How long an engine may take to answer a question. */
   readonly healthTimeoutMs: () => number;
   readonly isDraining: () => boolean;
+  /** Why a part of the requests fails now, beside a lack of workers; null: none does. */
+  readonly problem: () => string | null;
 }
 
 /** What it has it finishes, or by force it doesn't. */

@@ -5,7 +5,7 @@ import type { Role } from '../../fleet/worker.ts';
 import type { WorkersContext } from './context.ts';
 
 /** What load balancers and operators ask: is it up, does it serve, how much has it to do. */
-export function addProbes(app: Hono, { fleet, workerApi, isDraining, healthTimeoutMs }: WorkersContext): void {
+export function addProbes(app: Hono, { fleet, workerApi, isDraining, problem, healthTimeoutMs }: WorkersContext): void {
   const isVllm = workerApi === 'vllm';
   app.get('/health', (c) => {
     // As SlimeRouter has answered since it knows kinds of workers; before that it passed the path on.
@@ -19,13 +19,14 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining, healthTimeo
   app.get('/liveness', (c) => c.text('OK'));
   app.get('/readiness', (c) => {
     const counts = countsOf(fleet);
-    if (canServe(fleet) && !isDraining())
+    const failing = isDraining() ? 'shutting down' : problem();
+    if (canServe(fleet) && failing === null)
       return c.json({ status: 'ready', ...counts, ...(isVllm && fleet.servesPairs ? halvesOf(fleet) : {}) });
     if (isVllm) {
-      const reason = isDraining() ? 'shutting down' : 'no healthy workers available';
+      const reason = failing ?? 'no healthy workers available';
       return c.json({ status: 'not_ready', reason, total_workers: counts.total_workers }, 503);
     }
-    const reason = isDraining() ? 'shutting down' : 'insufficient healthy workers';
+    const reason = failing ?? 'insufficient healthy workers';
     return c.json({ status: 'not ready', reason, ...counts }, 503);
   });
   app.get('/get_loads', async (c) => {

@@ -15,7 +15,7 @@ export interface ExpertsPiece {
   readonly bytes: Uint8Array<SharedArrayBuffer>;
 }
 
-type ExpertsThread = Pick<RecorderThread, 'ask' | 'tell'>;
+type ExpertsThread = Pick<RecorderThread, 'ask' | 'tell' | 'starts'>;
 
 /** The size of the pieces that are sent to the thread. */
 const PIECE_BYTES = 131_072;
@@ -38,6 +38,11 @@ export class ExpertsChannel {
   constructor(thread: ExpertsThread, limitBytes = LIMIT_BYTES) {
     this.#thread = thread;
     this.#limitBytes = limitBytes;
+  }
+
+  /** Another number: the thread was started again, and knows nothing of what it got before. */
+  get starts(): number {
+    return this.#thread.starts;
   }
 
   get isFull(): boolean {
@@ -94,9 +99,11 @@ export class ExpertsTap implements ResponseObserver, CutTaker {
   #cut = -1;
   #form: ExpertsForm = 'base64';
   #isLost = false;
+  readonly #starts: number;
 
   constructor(channel: ExpertsChannel, inner: ResponseObserver, patienceMs = PATIENCE_MS) {
     this.key = channel.nextKey();
+    this.#starts = channel.starts;
     this.#channel = channel;
     this.#inner = inner;
     this.#patienceMs = patienceMs;
@@ -134,7 +141,7 @@ export class ExpertsTap implements ResponseObserver, CutTaker {
   }
 
   piece(cut: number, form: ExpertsForm, bytes: Buffer, start: number, end: number): void {
-    if (this.#isLost) return;
+    if (this.#isGone) return;
     this.#cut = cut;
     this.#form = form;
     for (let at = start; at < end;) {
@@ -148,9 +155,14 @@ export class ExpertsTap implements ResponseObserver, CutTaker {
   }
 
   end(cut: number, description: string): void {
-    if (this.#isLost) return;
+    if (this.#isGone) return;
     this.#send();
     this.#channel.end(this.key, cut, description);
+  }
+
+  get #isGone(): boolean {
+    if (this.#channel.starts !== this.#starts) this.#lose();
+    return this.#isLost;
   }
 
   #send(): void {

@@ -27,7 +27,7 @@ export const memoryOf = (pieces: readonly Uint8Array[]): ArrayBuffer[] =>
 export class RecorderThread extends WorkerThread<RecorderCalls> {
   /** Turns that the store did not take in the end. */
   lost = 0;
-  /** Those that ended after the thread did. */
+  /** Those that were lost when the thread ended, or ended while there was none. */
   missed = 0;
   /** What is asked of engines for the record: those that read it wait for this. null: nothing is. */
   completes: () => Promise<unknown> | null = () => null;

@@ -18,9 +18,12 @@ import { type Bracket, VersionBrackets } from './version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
 import type { SessionEnd, StoreState } from '../thread/store/store-calls.ts';
 import { StoredFirst } from './stored-first.ts';
+import { ThreadRestarts } from './thread-restarts.ts';
 
 /** How often the thread is asked for the state of its store. */
 const LOOK_MS = 1_000;
+
+const AWAY = 'the thread that keeps trajectories has ended, and is started again';
 
 const TURNS_LOST =
   'earlier turns of sessions in progress are lost: the prompts were tokenised again and have the drift "lost". Set --data-dir, or a larger --radix-max-bytes';
@@ -61,7 +64,9 @@ export class Recorder {
   #unkeptEnds = 0;
   /** Set by `start`. */
   #state!: StoreState;
-  #isDead = false;
+  readonly restarts: ThreadRestarts;
+  /** A part of the requests fails without the thread. */
+  isNeeded: boolean;
   readonly #droppedLog = new GrowthLog();
   readonly #evictedLog = new GrowthLog();
   readonly #lossLog = new GrowthLog();
@@ -89,11 +94,10 @@ export class Recorder {
         keepsBodies: config.captureBodies,
         syncsStore: config.storeWait === 'synced',
       },
-      (error) => {
-        this.#isDead = true;
-        log.error({ error: error.message }, 'the recorder thread ended: nothing more is captured');
-      },
+      (error) => this.#died(error),
     );
+    this.isNeeded = config.captureRequired;
+    this.restarts = new ThreadRestarts(this.thread, log);
     this.versions = new VersionBrackets(labels, this.thread, weights);
     this.thread.completes = () => this.versions.settled();
     this.#channel = new ExpertsChannel(this.thread);
@@ -173,14 +177,22 @@ export class Recorder {
 
   /** With `--capture-required`, the error for requests that can't be captured now. null: continue. */
   get refusal(): RouterError | null {
-    if (!this.isRequired || !(this.#isDead || this.#state.isFailing)) return null;
-    const reason = this.#isDead ? 'the thread that keeps them has ended' : this.#state.lastError;
+    const { isAway } = this.restarts;
+    if (!this.isRequired || !(isAway || this.#state.isFailing)) return null;
+    const reason = isAway ? AWAY : this.#state.lastError;
     const message = `Trajectories can't be kept now, and --capture-required is set: ${reason}.`;
     return new RouterError('capture_failed', message);
   }
 
+  /** Why a part of the requests fails; null: none does. */
+  get problem(): string | null {
+    if (this.refusal !== null) return this.refusal.message;
+    return this.isNeeded && this.restarts.isAway ? AWAY : null;
+  }
+
   async close(): Promise<void> {
     clearInterval(this.#timer);
+    this.restarts.close();
     await this.versions.settled();
     await this.#look();
     await this.thread.close();
@@ -199,8 +211,18 @@ export class Recorder {
     });
   }
 
+  /** What it had not written is lost, and a store in its memory with it. Its counters begin anew. */
+  #died(error: Error): void {
+    // During the start: the start fails.
+    if ((this.#state as StoreState | undefined) === undefined) return;
+    const { dropped, pending, turns, place } = this.#state;
+    this.thread.missed += dropped + pending + (place === 'memory' ? Math.max(turns, 0) : 0);
+    this.#state = { ...this.#state, dropped: 0, pending: 0, turns: place === 'memory' ? 0 : turns };
+    this.restarts.died(error);
+  }
+
   async #look(): Promise<void> {
-    if (this.#isDead) return;
+    if (this.restarts.isAway) return;
     const wasFailing = this.#state.isFailing;
     try {
       this.#state = await this.thread.ask('storeState', null);

@@ -33,7 +33,7 @@ function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean
     ask: open,
     tell: (name: string) => void told.push(name),
   };
-  const channel = new ExpertsChannel({ ask: () => Promise.resolve(undefined as never), tell: () => {} });
+  const channel = new ExpertsChannel({ ask: () => Promise.resolve(undefined as never), tell: () => {}, starts: 1 });
   const storedFirst = new StoredFirst(pino({ level: 'silent' }));
   const recorder = {
     thread,

@@ -40,12 +40,16 @@ export const chatSessions = (recorder: Recorder | null): PluginDefinition<ChatSe
       throw new Error("it needs the model's tokenizer: --tokenizer-path");
     }
     const { thread } = recorder;
-    await thread.ask('loadTokenizer', null);
+    recorder.isNeeded = true;
+    await recorder.restarts.prepare(() => thread.ask('loadTokenizer', null));
     log.info(
       { maxBytes: config.storeMemoryBytes ?? defaultMemoryBytes() },
       'memory limit of chat sessions; evicted sessions are read from the store when they continue',
     );
-    await thread.ask('chatBegin', { equality: own.equality, request: own.request, samples: own.samples });
+    const { equality, request, samples } = own;
+    await recorder.restarts.prepare(() =>
+      thread.ask('chatBegin', { equality, request, samples, isAgain: recorder.restarts.count > 0 }),
+    );
     const { captureChat, sessionHeaders } = config;
     const tokenizerCheck = new TokenizerCheck((text) => thread.ask('encodeText', text), log);
     if (own.verify && own.forward === 'ids') tokenizerCheck.watch(fleet);

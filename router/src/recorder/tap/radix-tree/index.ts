@@ -22,8 +22,10 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<RadixTree
       throw new Error("it needs the model's tokenizer: --tokenizer-path");
     }
     const { thread } = recorder;
-    const kind = await thread.ask('loadTokenizer', null);
-    log.info({ tokenizer: config.tokenizerPath, kind }, 'tokenizer loaded');
+    await recorder.restarts.prepare(async () => {
+      const kind = await thread.ask('loadTokenizer', null);
+      log.info({ tokenizer: config.tokenizerPath, kind }, 'tokenizer loaded');
+    });
     const { bytes, from } = machineMemory();
     const limit = { maxBytes: recorder.treeBytes, maxNodes: config.radixMaxCacheSize ?? null };
     log.info({ ...limit, memoryBytes: bytes, memoryFrom: from }, 'memory limit of the token trees');
@@ -33,7 +35,7 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<RadixTree
     const isTinkerServed = config.tinker;
     const tree = new RadixTree(own, { recorder, tokenizerCheck, sessionHeaders, isTinkerServed, log });
     recorder.calls.record(() => true);
-    thread.tell('fillTrees', null);
+    await recorder.restarts.prepare(() => Promise.resolve(thread.tell('fillTrees', null)));
     addMetrics(metrics, treeGauges, treeCounters, async () => {
       const stats = await thread.ask('captureStats', null);
       // Responses that were too large are counted here: they never reach the recorder thread.

@@ -83,6 +83,8 @@ export class TurnEnds {
     let known: Open | undefined;
     try {
       known = turn.request === null ? open.get(turn.id) : await this.#open(turn.request, turn);
+      if (known === undefined && turn.request === null)
+        throw new Error('its request is not known: the recorder thread was started again meanwhile');
       if (known === undefined) return;
       if (!turn.isLast) open.set(turn.id, known);
       this.#record(turn, known);

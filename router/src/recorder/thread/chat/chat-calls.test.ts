@@ -134,6 +134,14 @@ test('a complete response, and one to the same question that is still in flight:
   assert.deepEqual([second!.isAmbiguous, second!.drift, second!.keeps], [true, null, first!.ids.length]);
 });
 
+test('a response whose request came before the thread was started again is reported as lost', async (t) => {
+  const { answer, turns } = await attempted(t);
+  const { problem, isStored } = await answer(7, ' of', true);
+  assert.match(problem, /started again meanwhile/);
+  assert.ok(isStored, 'no client waits for it');
+  assert.deepEqual(await turns(), []);
+});
+
 test('a response that is still in flight, and no other: the text of the request is tokenised', async (t) => {
   const { ask, goOn, answer, turns } = await attempted(t);
   await ask(1);

@@ -82,6 +82,8 @@ export interface ChatOptions {
   readonly equality: Equality;
   readonly request: RequestDefaults;
   readonly samples: SampleEnds;
+  /** The thread was started again: any session may have lost turns. */
+  readonly isAgain?: boolean;
 }
 
 /** What the chats of the recorder thread work on. */
@@ -100,6 +102,7 @@ export interface ChatParts {
 }
 
 const NOTHING = Buffer.alloc(0);
+const UNKNOWN = 'its request is not known: the recorder thread was started again meanwhile';
 
 const choicesOf = ({ fields }: ChatRequest): number => (typeof fields.n === 'number' && fields.n > 0 ? fields.n : 1);
 
@@ -130,7 +133,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
 
   return {
     /** Enables chat sessions, once the tokenizer is loaded; rejects with a message for the user if there is no chat template. */
-    chatBegin({ equality, request, samples }: ChatOptions): void {
+    chatBegin({ equality, request, samples, isAgain = false }: ChatOptions): void {
       const loaded = tokenizer();
       if (loaded === null || tokenizerPath === null) throw new Error('the tokenizer is not loaded');
       experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath);
@@ -141,6 +144,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
         writer,
         memoryBytes,
       );
+      if (isAgain) chats.mayHaveLost();
     },
 
     chatKnown: ({ session, tenant }: ChatName): Promise<boolean> => begun().has(session, tenant),
@@ -233,7 +237,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
           const closed = begun().with(known.chat.session, known.chat.tenant, () => keepAnswer(call, known, parts));
           closing.add(closed);
           await closed.finally(() => closing.delete(closed));
-        }
+        } else if (isLast) throw new Error(UNKNOWN);
         return { problem: '', isStored: call.isAwaited && (await writer.stored()) };
       } catch (error) {
         // The rest of the response may have them.

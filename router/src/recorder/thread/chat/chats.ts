@@ -101,6 +101,11 @@ export class Chats {
     return true;
   }
 
+  /** Which sessions have lost turns is not known. */
+  mayHaveLost(): void {
+    this.#lost.hasForgotten = true;
+  }
+
   /** Turns of this session are lost. */
   lost(session: string, tenant: string): void {
     const name = tenantKey(tenant, session);
@@ -203,17 +208,17 @@ const MAX_NAMES = 100_000;
 /** Names of sessions with lost turns. Once names were forgotten, any other name may be one too. */
 class LostSessions {
   readonly #names = new Set<string>();
-  #hasForgotten = false;
+  hasForgotten = false;
 
   add(name: string): void {
     this.#names.delete(name);
     this.#names.add(name);
     if (this.#names.size <= MAX_NAMES) return;
-    this.#hasForgotten = true;
+    this.hasForgotten = true;
     this.#names.delete(this.#names.values().next().value!);
   }
 
   has(name: string): boolean {
-    return this.#hasForgotten || this.#names.has(name);
+    return this.hasForgotten || this.#names.has(name);
   }
 }
