@@ -5,6 +5,7 @@ import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { buffer } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import { startSimEngine } from '../../src/sim/engine.ts';
 import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
@@ -45,6 +46,29 @@ for (const kind of ['sglang', 'vllm'] as const) {
     const { code, output } = await doctor(t, '--worker-urls', engine.url, '--tokenizer-path', tokenizer);
     assert.match(output, /ok {7}generates: .* answers with ids and logprobs/);
     assert.match(output, /ok {7}its tokenizer gives the same ids/);
+    assert.equal(code, 0, output);
+  });
+}
+
+for (const [kind, flag] of [
+  ['sglang', '--enable-cache-report'],
+  ['vllm', '--enable-prompt-tokens-details'],
+] as const) {
+  test(`doctor says what ${kind} needs to report cached tokens`, async (t) => {
+    const engine = await simEngine(t, { kind });
+    const silent = createHttpServer(async (request, response) => {
+      const { method = '', url = '' } = request;
+      const body = method === 'POST' ? await buffer(request) : null;
+      const answer = await fetch(engine.url + url, { method, body });
+      const text = (await answer.text()).replace(/"prompt_tokens_details":\{[^}]*\}/, '"prompt_tokens_details":null');
+      response.writeHead(answer.status).end(text);
+    }).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    t.after(() => silent.close());
+    const url = `http://127.0.0.1:${(silent.address() as { port: number }).port}`;
+    const { code, output } = await doctor(t, '--worker-urls', engine.url, url);
+    assert.match(output, /ok {7}reports cached tokens in usage/);
+    assert.match(output, new RegExp(`note {5}reports no cached tokens in usage.*start it with ${flag} `));
     assert.equal(code, 0, output);
   });
 }

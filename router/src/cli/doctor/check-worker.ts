@@ -10,6 +10,7 @@ import { identify } from '../../engines/engines.ts';
 import { WorkerAllowlist } from '../../fleet/worker-allowlist.ts';
 import { type WorkerAddress, readWorkerUrls } from '../../fleet/worker-url.ts';
 import { differenceIn, probe } from '../../recorder/tap/tokenizer-check/probe.ts';
+import { checkCachedTokens } from './check-cached-tokens.ts';
 import { checkGeneration } from './check-generation.ts';
 import { checkTinkerWorker } from './check-tinker.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
@@ -72,6 +73,8 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
   if (health.status === 200) {
     const ask = (path: string, json: string) => send(path, GENERATION_MS, json);
     findings.push(await checkGeneration(facts, ask));
+    const cached = await checkCachedTokens(facts, ask);
+    if (cached !== null) findings.push(cached);
     if (config.tinker) findings.push(...(await checkTinkerWorker({ facts, asker, post: ask }, config)));
     const post = (path: string, json: string, timeoutMs: number) => send(path, timeoutMs, json);
     if (encode !== null) findings.push(await checkTokenizer({ url: address.url, post }, encode));
