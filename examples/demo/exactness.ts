@@ -17,8 +17,11 @@ interface ExportedRow {
   readonly turns: readonly { readonly drift: unknown }[];
 }
 
-/** Captures a small batch and compares the recorded ids with those of tokenising the text again. */
-export async function showExactness(say: (line: string) => void): Promise<void> {
+/**
+ * Captures a small batch and compares the recorded ids with those of tokenising the text again.
+ * @returns what was not as it must be
+ */
+export async function showExactness(say: (line: string) => void): Promise<string[]> {
   const folder = mkdtempSync(join(tmpdir(), 'turnout-demo-'));
   // Like real models, this one samples pieces that its tokenizer would join when it reads the text.
   const engine = await spawnSimEngine({
@@ -35,7 +38,7 @@ export async function showExactness(say: (line: string) => void): Promise<void> 
       const shape = { sessions: 16, groupSize: 4, turns: 4, promptWords: 30, turnWords: 10, maxTokens: 40 };
       await runAgentBatch({ ...shape, url: router.url, model: 'sim', seed: 1, onTurn: () => {} });
       const exported = await (await fetch(`${router.url}/trajectories?format=jsonl`)).text();
-      report(
+      return report(
         exported
           .trim()
           .split('\n')
@@ -51,7 +54,7 @@ export async function showExactness(say: (line: string) => void): Promise<void> 
   }
 }
 
-function report(rows: readonly ExportedRow[], say: (line: string) => void): void {
+function report(rows: readonly ExportedRow[], say: (line: string) => void): string[] {
   const turns = rows.flatMap((row) => sampledSpans(row).map(([from, to]) => row.tokens.slice(from, to)));
   const changed = turns.filter((ids) => encode(decode([...ids])).join() !== ids.join()).length;
   const drifted = rows.flatMap((row) => row.turns).filter(({ drift }) => drift != null).length;
@@ -71,6 +74,10 @@ function report(rows: readonly ExportedRow[], say: (line: string) => void): void
   say(`  tokens    ${shown(row.tokens)} …`);
   say(`  loss_mask ${shown(row.loss_mask)} …`);
   say(`  logprobs  ${shown(row.rollout_log_probs)} …`);
+  return [
+    ...(drifted === 0 ? [] : [`${drifted} recorded turns have other token ids than those that were sampled`]),
+    ...(changed > 0 ? [] : ['no turn would have had other token ids']),
+  ];
 }
 
 /** The spans with mask 1: one per turn. */

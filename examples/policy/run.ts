@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { type Plugin, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
 import { openLog } from '../../router/src/observe/log.ts';
 import { startSimEngine } from '../../router/src/sim/engine.ts';
@@ -45,6 +46,8 @@ const config = loadConfig(
 );
 const router = await startRouter(config, { plugins: [recorder], log: openLog('critical').logger });
 for (const [i, { url }] of engines.entries()) await register(router, url, i === 3);
+// Until the first health check of an engine, requests for its model go to the workers that are known to serve it.
+while (router.fleet.workers.some(({ models }) => models === null)) await delay(10);
 
 const names = Array.from({ length: SESSIONS }, (_, i) => `trajectory-${i}`);
 await Promise.all(
