@@ -26,3 +26,21 @@ test('requests of open samples are bounded by their bytes, and by their number',
   equal('detail' in refusal && refusal.detail, 'The queue is full (--tinker-max-samples): try again.');
   futures.close();
 });
+
+test('a kept sample that engines can not be asked for any more is forgotten: its client gets 410 and sends it again', async () => {
+  const futures = new Futures();
+  const forgotten: string[] = [];
+  const sampling = {
+    read: () => Promise.resolve({ samplingSession: '', baseModel: 'm', modelPath: '' }),
+    prepare: () => ({ problem: 'too large' }),
+  };
+  const kept = {
+    load: () => [{ id: 'turnout-1-0-000000000000000000', tenant: '', body: Buffer.alloc(1) }],
+    forget: (id: string) => forgotten.push(id),
+  };
+  const parts = { futures, sampling, kept, problemOf: () => Promise.resolve(null) } as unknown as SampleRequestsParts;
+  equal(await new SampleRequests(parts).resume(), 0);
+  deepEqual(forgotten, ['turnout-1-0-000000000000000000']);
+  equal(futures.find(forgotten[0]!, '', false), 410);
+  futures.close();
+});

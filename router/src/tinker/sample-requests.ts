@@ -74,12 +74,12 @@ export class SampleRequests {
     for (const { id, tenant, body } of kept?.load() ?? []) {
       const sample = await sampling.read(body);
       const source = 'detail' in sample ? sample : await this.#sourceFor(sample, tenant);
-      if ('detail' in sample || 'status' in source) {
+      const asked = 'detail' in sample || 'status' in source ? null : sampling.prepare(sample, source);
+      if (asked === null || asked.problem !== null) {
         kept!.forget(id);
         continue;
       }
-      const future = futures.add(id, tenant, targetOf(sample, tenant));
-      await sampling.begin(future, sampling.prepare(sample, source), true);
+      await sampling.begin(futures.add(id, tenant, targetOf(asked.sample, tenant)), asked, true);
       count++;
     }
     return count;
