@@ -1,0 +1,90 @@
+import { partsOf } from '../exact/parts.ts';
+import type { Row, RowTurn } from '../exact/journal.ts';
+import type { Sampled } from './fleet.ts';
+
+interface SoakTurn extends RowTurn {
+  readonly seams: readonly { readonly at: number; readonly worker: string }[];
+}
+
+/** What was compared with the engines' log. */
+export class Verdict {
+  turns = 0;
+  tokens = 0;
+  /** Tokens of turns that no engine sampled so. */
+  wrongTokens = 0;
+  wrongLogprobs = 0;
+  wrongVersions = 0;
+  unknownVersions = 0;
+  /** Complete responses whose turn is not on record, or shorter than its client got. */
+  missing = 0;
+  tinkerTokens = 0;
+  readonly examples: string[] = [];
+
+  get isClean(): boolean {
+    return this.wrongTokens + this.wrongLogprobs + this.wrongVersions + this.missing === 0;
+  }
+
+  says(example: string): void {
+    if (this.examples.length < 20) this.examples.push(example);
+  }
+}
+
+/** A part of a turn that one engine sampled. */
+interface Segment {
+  readonly worker: string;
+  readonly from: number;
+  readonly to: number;
+}
+
+function segmentsOf({ seams, worker, sampled }: SoakTurn): Segment[] {
+  const ends = [...seams.map(({ at }) => at), sampled.length];
+  return ends.map((to, i) => ({ worker: seams[i]?.worker ?? worker, from: ends[i - 1] ?? 0, to }));
+}
+
+/**
+ * Compares the rows of a session with what engines did for its requests.
+ *
+ * @param sampled of all requests of the session
+ */
+export function compare(rows: readonly Row[], sampled: readonly Sampled[], verdict: Verdict): void {
+  const seen = new Set<string>();
+  for (const row of rows) {
+    for (const part of partsOf(row)) {
+      const turn = part.turn as SoakTurn;
+      if (seen.has(turn.id)) continue;
+      seen.add(turn.id);
+      verdict.turns++;
+      verdict.tokens += turn.sampled.length;
+      const start = turn.keeps + turn.tokens - turn.output_tokens;
+      for (const segment of segmentsOf(turn)) {
+        const { worker, from, to } = segment;
+        const ids = turn.sampled.slice(from, to);
+        const own = sampled.find(
+          ({ engineUrl, inputIds, outputIds, logprobs }) =>
+            engineUrl === worker &&
+            inputIds.length === start + from &&
+            ids.every((id, i) => id === outputIds[i]) &&
+            row.rollout_log_probs.slice(start + from, part.to).every((one, i) => {
+              return i >= ids.length || one === null || one === logprobs[i];
+            }),
+        );
+        if (own === undefined) {
+          verdict.wrongTokens += ids.length;
+          verdict.says(`session ${row.session}, turn ${turn.id}: no engine sampled its tokens ${from} to ${to}`);
+          continue;
+        }
+        // Later turns may keep less of it.
+        for (let i = from; i < Math.min(to, part.to - start); i++) {
+          const at = start + i;
+          const version = row.versions.find((span) => span.from <= at && at < span.to)?.version ?? null;
+          const truth = own.versions[i - from]!;
+          if (version === null) verdict.unknownVersions++;
+          else if (version !== truth) {
+            verdict.wrongVersions++;
+            verdict.says(`session ${row.session}, turn ${turn.id}: token ${i} has ${version}, its engine had ${truth}`);
+          }
+        }
+      }
+    }
+  }
+}
