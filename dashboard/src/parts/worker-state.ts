@@ -22,6 +22,7 @@ const states = {
   unhealthy: state(1, 'bad', '✕', 'unhealthy'),
   ejected: state(2, 'bad', '✕', 'ejected'),
   quarantined: state(3, 'bad', '✕', 'quarantined'),
+  paused: state(3, 'bad', '✕', 'paused'),
   starting: state(4, 'busy', '◌', 'starting'),
   version: state(5, 'warn', '▲', 'other weights'),
   role: state(6, 'warn', '▲', 'wrong role'),
@@ -38,6 +39,7 @@ const states = {
 export function stateOf({ reasons, engine, breaker, stalled, swap }: WorkerRow, isSlow = false): WorkerState {
   if (reasons.includes('hung')) return states.hung;
   if (reasons.includes('draining')) return states.draining;
+  if (reasons.includes('paused')) return states.paused;
   if (reasons.includes('unhealthy')) return engine === null ? states.starting : states.unhealthy;
   if (reasons.includes('breaker')) return breaker === 'half_open' ? states.trial : states.ejected;
   if (reasons.includes('version')) {
@@ -70,4 +72,5 @@ export const reasonWords: Readonly<Record<WorkerRow['reasons'][number], string>>
   version: 'The weights of the worker differ from those of the fleet, or are not known yet.',
   ranks: 'The number of its data-parallel ranks is not known yet.',
   hung: 'The engine accepts connections and makes no progress.',
+  paused: 'The engine was paused when it joined, by no swap of this router. GET /swap has the command that resumes it.',
 };

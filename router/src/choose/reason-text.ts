@@ -9,6 +9,7 @@ const moveTexts: Readonly<Record<MoveReason, string>> = {
   draining: 'worker draining',
   role: 'worker has another role',
   version: 'worker has other weights',
+  paused: 'worker was found paused',
   ranks: 'data-parallel ranks of the worker unknown',
   full: 'worker full',
   slow_start: 'worker just came back',

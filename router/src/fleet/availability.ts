@@ -11,6 +11,7 @@ const words: Readonly<Record<Reason, string>> = {
   version: 'with other weights than the fleet',
   ranks: 'with unknown data-parallel ranks',
   hung: 'hung',
+  paused: 'found paused (GET /swap has the command that resumes)',
 };
 
 /** The error for a client when no worker may get its request: the reason of each worker, and when to retry. */

@@ -108,6 +108,16 @@ export class HealthWatch {
     if (!this.#isAsking && this.#failures === 0) this.checkIn(0);
   }
 
+  /** What it failed was the pause: it is as new, and is checked at once. */
+  resumed(): void {
+    this.#failures = 0;
+    for (const worker of this.#workers) {
+      this.#parts.fleet.setReason(worker, 'unhealthy', false);
+      this.#parts.fleet.setReason(worker, 'hung', false);
+    }
+    if (!this.#isAsking) this.checkIn(0);
+  }
+
   /** An operator distrusts the engine: it gets no requests until it has passed its checks, and that of its weights, again. */
   quarantine(): void {
     this.#isSuspect = true;

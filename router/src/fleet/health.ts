@@ -40,6 +40,11 @@ export class Health {
     this.#watches.get(worker.engineUrl)?.suspect();
   }
 
+  /** The worker's engine was paused and generates now: checks that it failed before it ever passed one say nothing. */
+  resumed(worker: Worker): void {
+    if (!worker.isProven) this.#watches.get(worker.engineUrl)?.resumed();
+  }
+
   /** Takes the engine of this worker out until it has passed its checks again. @returns false: there are no checks */
   quarantine(worker: Worker): boolean {
     const { isEnabled } = this.#parts.options;

@@ -21,6 +21,8 @@ export const REASONS = {
   ranks: 32,
   /** Answers nothing at all, or runs requests without making a token (see `HangJudge`). */
   hung: 64,
+  /** Found paused when it joined, by no swap of this router. */
+  paused: 128,
 } as const;
 export type Reason = keyof typeof REASONS;
 

@@ -11,6 +11,7 @@ import type { ConfiguredDeployment } from './swaps.ts';
 /** The order of a status: the least ready first, because clients look at the first entry only. */
 const order: readonly WorkerStatus['state'][] = [
   'quarantined',
+  'paused',
   'error',
   'registered',
   'warming',
@@ -75,14 +76,15 @@ export class DeploymentList {
     const isStuck = state?.stage === 'resume' && state.failures >= RESUME_TRIES;
     const isDraining = state?.stage === 'drain';
     const during = isDraining ? 'draining' : engine.phase === 'serving' ? 'swapping' : 'warming';
-    const after = engine.phase === 'serving' && engine.error !== null ? 'error' : engine.phase;
+    const { phase, pausedBecause } = engine;
+    const after = pausedBecause !== null ? 'paused' : phase === 'serving' && engine.error !== null ? 'error' : phase;
     return {
       worker,
       state: isStuck ? 'error' : engine.isHeldByTrainer ? 'swapping' : isOver ? after : during,
       snapshot: engine.snapshot,
       target: isOver ? (engine.set.running?.identity ?? state?.target ?? null) : state.target,
       stage: isStuck ? 'error' : engine.isHeldByTrainer ? 'load' : (state?.stage ?? 'done'),
-      error: engine.error ?? state?.error ?? state?.warning ?? null,
+      error: (isOver ? pausedBecause : null) ?? engine.error ?? state?.error ?? state?.warning ?? null,
       adapters: engine.snapshot !== null && hasAdapter(worker) ? [engine.snapshot] : [],
     };
   }

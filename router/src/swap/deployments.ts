@@ -26,7 +26,7 @@ export interface SwapSignal {
 
 export interface WorkerStatus {
   readonly worker: Worker;
-  readonly state: 'registered' | 'warming' | 'serving' | 'draining' | 'swapping' | 'error' | 'quarantined';
+  readonly state: 'registered' | 'warming' | 'serving' | 'draining' | 'swapping' | 'error' | 'paused' | 'quarantined';
   readonly snapshot: string | null;
   /** The snapshot that the last swap wants for it; null: there was no swap. */
   readonly target: string | null;

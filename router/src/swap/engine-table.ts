@@ -56,6 +56,7 @@ export class EngineTable implements Snapshots {
       timeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
       find: (worker) => this.find(worker),
       onChanged: (engine) => this.changed(engine),
+      resumed: (worker) => watch.health.resumed(worker),
     });
     watch.health.judgeWeights(this.#lifecycle);
     labels.onNamed = (worker, name, stale) => {

@@ -46,6 +46,8 @@ export class SwapEngine implements EngineWeights {
   isHeldByTrainer = false;
   /** A trainer updates it past `/swap`, without a pause. */
   isUpdating = false;
+  /** Why it may not serve although its weights are known: it is paused, by no swap of this router; null: it is not. */
+  pausedBecause: string | null = null;
   /** It was brought in by this router once. */
   hasBeenIn = false;
   /** Why it does not have what it should have; null: it has. */

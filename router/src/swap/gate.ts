@@ -77,7 +77,7 @@ export class Gate implements SwapGate {
 
   admit(x: Exchange, { legs }: Placement): Hold | RouterError | null {
     // A plugin may have named a worker that no policy gets.
-    if (legs.some(({ worker }) => (worker.reasons & REASONS.version) !== 0)) return this.#refuse();
+    if (legs.some(({ worker }) => (worker.reasons & (REASONS.version | REASONS.paused)) !== 0)) return this.#refuse();
     const closed = legs.map(({ worker }) => this.#closed.get(worker.engineUrl)).filter((how) => how !== undefined);
     if (closed.length === 0) return null;
     const maxMs = waitOf(x, this.#options);

@@ -5,6 +5,7 @@ import type { WeightJudge } from '../fleet/weight-versions.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from '../observe/log.ts';
 import type { SwapEngine } from './engine.ts';
+import { untilResumed } from './found-paused.ts';
 import type { Gate } from './gate.ts';
 import { ProcessWatch } from './process-watch.ts';
 
@@ -16,6 +17,8 @@ export interface LifecycleParts {
   readonly timeoutMs: () => number;
   readonly find: (worker: Worker) => SwapEngine | undefined;
   readonly onChanged: (engine: SwapEngine) => void;
+  /** The worker's engine generates: see `Health.resumed`. */
+  readonly resumed: (worker: Worker) => void;
 }
 
 /** An engine that does not answer is asked again after this time, doubled each time up to the maximum. */
@@ -78,8 +81,11 @@ export class Lifecycle implements WeightJudge {
   /** The engine has known weights and is not paused. */
   serve(engine: SwapEngine): void {
     engine.phase = 'serving';
+    engine.pausedBecause = null;
     for (const worker of engine.ranks) {
+      this.#parts.resumed(worker);
       this.#parts.fleet.setReason(worker, 'version', false);
+      this.#parts.fleet.setReason(worker, 'paused', false);
       this.#parts.fleet.setJoining(worker, false);
     }
   }
@@ -182,8 +188,11 @@ export class Lifecycle implements WeightJudge {
       signal.throwIfAborted();
       if (isServing(engine)) break;
       const swap = await set.bring(engine, version);
-      if (swap === null) this.serve(engine);
-      else {
+      if (swap === null) {
+        const wasPaused = await untilResumed(engine, this.#parts, pause);
+        signal.throwIfAborted();
+        if (!wasPaused && !isServing(engine)) this.serve(engine);
+      } else {
         engine.phase = 'warming';
         swap.begin();
         await swap.over;

@@ -66,7 +66,10 @@ export class TrainerMoves {
   async end(identity: string | undefined): Promise<RouterError | readonly MovedEngine[]> {
     const { running } = this.#set;
     if (running?.mover !== 'trainer') {
-      return new RouterError('swap_conflict', 'No swap of a trainer was begun: POST /swap/begin first.');
+      const isLost = [...this.#set.engines.values()].some(({ pausedBecause }) => pausedBecause !== null);
+      const lost = ' Engines were found paused: without --data-dir a restarted router does not know what was begun.';
+      const message = `No swap of a trainer was begun: POST /swap/begin first.${isLost ? lost : ''}`;
+      return new RouterError('swap_conflict', message);
     }
     if (identity !== undefined && identity !== running.identity) {
       return new RouterError('swap_conflict', `The swap that was begun is to ${running.identity}, not ${identity}.`);

@@ -177,7 +177,7 @@ export class WorkerSet {
     const engines: SwapEngine[] = [];
     for (const engine of this.engines.values()) {
       // One that is not known yet loads when it is.
-      if (engine.phase === 'registered') continue;
+      if (engine.phase === 'registered' && engine.pausedBecause === null) continue;
       if (mover === 'router' && isAt(engine, identity)) engine.error = null;
       else engines.push(engine);
     }

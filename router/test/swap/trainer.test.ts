@@ -202,10 +202,10 @@ test('the rest of a running swap waits for a trainer that has paused engines', a
 });
 
 /** A router was killed between a trainer's begin and its end. */
-async function killedDuringSwap(t: TestContext) {
+async function killedDuringSwap(t: TestContext, more: readonly string[] = ['--data-dir', temporaryFolder(t)]) {
   const engines = await startSims(t, ['vllm', 'sglang']);
   const urls = engines.map(({ url }) => url);
-  const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t)];
+  const options = ['--swap-snapshots', SNAPSHOTS, ...more];
   const restart = () => startRouterProcess(t, urls, options);
   const { url, child } = await restart();
   const scene = await sceneOf({ url } as never, engines);
@@ -226,6 +226,48 @@ test('a router that is killed between begin and end leaves the engines to the tr
   for (const { state, snapshot } of (await again.untilOver()).workers)
     deepEqual([state, snapshot], ['serving', 'step-1']);
   equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
+});
+
+const SELDOM = ['--health-check-interval-secs', '600', '--health-check-timeout-secs', '1'];
+
+test('after a restart within a swap, the requests that follow its end are served at once', async (t) => {
+  const { engines, restart } = await killedDuringSwap(t, ['--data-dir', temporaryFolder(t), ...SELDOM]);
+  const after = await restart();
+  const again = await sceneOf({ url: after.url } as never, engines, 'warming');
+  const workers = async () =>
+    ((await (await fetch(`${after.url}/workers`)).json()) as { workers: { last_check: object | null }[] }).workers;
+  await until('they were checked while paused', async () =>
+    (await workers()).every((worker) => worker.last_check !== null),
+  );
+  await moveAll(engines);
+  equal((await again.post('/swap/end')).status, 200);
+  for (let i = 0; i < 4; i++) equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
+  for (const engine of engines) ok(engine.stats().requests > 0, engine.url);
+});
+
+test('without a data directory, engines that a restarted router finds paused are named until they are resumed', async (t) => {
+  const { engines, restart } = await killedDuringSwap(t, SELDOM);
+  const [vllm, sglang] = engines;
+  const after = await restart();
+  const again = await sceneOf({ url: after.url } as never, engines, 'paused');
+  for (const { url, error } of (await again.status()).workers) {
+    const path = url === vllm!.url ? '/resume' : '/continue_generation';
+    ok(error!.includes(`curl -X POST ${url}${path} `), error!);
+    await after.says(new RegExp(`curl -X POST ${url}${path} .*engine found paused`));
+  }
+  await after.says(/no worker is available/);
+  match((await send(t, after.url, post('/v1/completions', short))).text, /2 found paused/);
+  const ended = await again.post('/swap/end');
+  deepEqual([ended.status, /were found paused/.test(await ended.text())], [409, true]);
+
+  await direct(vllm!, '/resume');
+  const stateOf = async (url: string) => (await again.status()).workers.find((worker) => worker.url === url)!.state;
+  await until('it serves', async () => (await stateOf(vllm!.url)) === 'serving');
+  equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
+  equal((await again.swap('step-1')).workers.length, 2);
+  await until('it serves', async () => (await stateOf(sglang!.url)) === 'serving');
+  deepEqual([sglang!.core.modelPath, sglang!.core.paused], ['/snapshots/step-1', false]);
+  for (let i = 0; i < 4; i++) equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
 });
 
 test('a swap that an earlier router left does not wait for a worker that is removed', async (t) => {
