@@ -25,8 +25,6 @@ const spelled = (output: string, prompt: string, ...cached: readonly string[]) =
   prompt: Buffer.from(`"${prompt}"`),
   cached: cached.map((name) => Buffer.from(`"${name}"`)),
 });
-/** The common end of all names: one search if there are no counts. */
-const TOKENS = Buffer.from('_tokens"');
 /** OpenAI's completions and SGLang's `meta_info`; the Responses and Messages APIs. */
 const SPELLINGS = [
   spelled('completion_tokens', 'prompt_tokens', 'cached_tokens'),
@@ -76,7 +74,6 @@ const mayHoldCounts = (bytes: Buffer, last: number): boolean =>
 
 /** Searches `bytes[from, end)`; bytes before `from` cost time. */
 function findUsage(bytes: Buffer, from: number, end: number): Usage | null {
-  if (lastBefore(bytes, TOKENS, from, end) < 0) return null;
   for (const { output, prompt, cached } of SPELLINGS) {
     const at = lastBefore(bytes, output, from, end);
     const outputTokens = countAt(bytes, at, output);
