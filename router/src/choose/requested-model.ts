@@ -14,6 +14,8 @@ const UNNAMED = 'default';
  * are asked again before a model counts as unknown.
  */
 export function findModel(x: Exchange, models: FleetModels, then: () => void): void {
+  const first = models.firstLook();
+  if (first !== null) return void first.then(() => findModel(x, models, then));
   x.model ||= modelOf(x.path);
   x.model = models.alias?.(x.model) ?? x.model;
   if (x.model === '' || models.isServed(x.model)) return then();

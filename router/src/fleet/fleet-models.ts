@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Fleet } from './fleet.ts';
 import { REASONS, type Worker } from './worker.ts';
 import { MemberFinder, readString, scanItems } from '../kit/json-scan.ts';
@@ -5,6 +6,8 @@ import type { Asker } from '../engines/ask.ts';
 
 /** The least time between two lookups for unknown model names. */
 const LOOK_EVERY_MS = 1_000;
+/** The longest time that requests wait for the first answer of a worker, so that their sessions are not placed without it. */
+const FIRST_LOOK_MS = 1_000;
 /** The list of an engine that lists nothing. */
 const EMPTY = '[]';
 
@@ -28,6 +31,9 @@ export class FleetModels {
   readonly #onChange: () => void;
   /** Workers whose engine has listed its models, or has answered that it lists none, since its start. */
   readonly #read = new WeakSet<Worker>();
+  /** Workers that were asked, with any outcome. */
+  readonly #asked = new WeakSet<Worker>();
+  #firstLook: Promise<void> | null = null;
   /** Requests that wait for a worker that serves their model. */
   readonly #waiting = new Set<{ readonly model: string; readonly found: () => void }>();
   /** The list of each worker, as text; null: not known. */
@@ -62,6 +68,7 @@ export class FleetModels {
     await Promise.all(
       Array.from(engines.values(), async (ranks) => {
         const listed = await readModels(ranks[0]!.asker(this.#options.timeoutMs));
+        for (const rank of ranks) this.#asked.add(rank);
         if (listed === null) return;
         for (const rank of ranks) {
           rank.models = new Map([...(declaredBy(rank) ?? []), ...listed]);
@@ -76,6 +83,7 @@ export class FleetModels {
   restarted(worker: Worker): void {
     worker.models = declaredBy(worker);
     this.#read.delete(worker);
+    this.#asked.delete(worker);
     this.#settle([worker]);
   }
 
@@ -87,6 +95,20 @@ export class FleetModels {
   /** Workers that may serve models that are not known yet. */
   get unread(): Worker[] {
     return this.#options.isEnabled ? this.#fleet.workers.filter((worker) => !this.isRead(worker)) : [];
+  }
+
+  /** The first answers of eligible workers that were not asked yet; null: there are none. */
+  firstLook(): Promise<void> | null {
+    if (!this.#counts.has(null)) return null;
+    const fresh = this.#fleet.eligible.filter((worker) => worker.models === null && !this.#asked.has(worker));
+    if (fresh.length === 0) return null;
+    return (this.#firstLook ??= Promise.race([
+      this.read(fresh),
+      delay(FIRST_LOOK_MS, undefined, { ref: false }),
+    ]).finally(() => {
+      for (const worker of fresh) this.#asked.add(worker);
+      this.#firstLook = null;
+    }));
   }
 
   /** Asks every reachable worker for its models until one serves this model, or all were asked. */
