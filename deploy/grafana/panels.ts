@@ -116,7 +116,7 @@ export const rows: readonly Row[] = [
       panel(
         'Cached part of prompts',
         'percentunit',
-        ratio('turnout_cached_tokens_total', 'turnout_prompt_tokens_total', [], 'reported by engines'),
+        ratio('turnout_cached_tokens_total', 'turnout_cacheable_prompt_tokens_total', [], 'reported by engines'),
         ratio(
           'turnout_policy_predicted_cached_tokens_total',
           'turnout_policy_prompt_tokens_total',

@@ -48,14 +48,14 @@ export class Rates {
     if (first === undefined || last === undefined || last.at <= first.at) return NOTHING;
     const secs = (last.at - first.at) / 1_000;
     const [a, b] = [first.row, last.row];
-    const prompt = b.prompt_tokens - a.prompt_tokens;
+    const prompt = b.cacheable_prompt_tokens - a.cacheable_prompt_tokens;
     // The router starts to count again if a worker comes back after a long time.
     const more = (field: 'responses' | 'failures' | 'output_tokens'): number => Math.max(0, b[field] - a[field]);
     return {
       responsesPerSec: more('responses') / secs,
       failures: more('failures'),
       outputPerSec: more('output_tokens') / secs,
-      hitRate: prompt > 0 ? (b.cached_tokens - a.cached_tokens) / prompt : null,
+      hitRate: prompt > 0 ? ((b.cached_tokens ?? 0) - (a.cached_tokens ?? 0)) / prompt : null,
     };
   }
 }

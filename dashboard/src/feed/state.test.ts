@@ -22,7 +22,8 @@ const worker = (id: string, change: Partial<WorkerRow> = {}): WorkerRow =>
     failures: 0,
     output_tokens: 0,
     prompt_tokens: 0,
-    cached_tokens: 0,
+    cached_tokens: null,
+    cacheable_prompt_tokens: 0,
     token_gap_secs: null,
     first_token_secs: null,
     ...change,
@@ -67,10 +68,10 @@ test('the history has the last 900 points by field', () => {
 test('recent figures come from totals, also if the router began to count again', () => {
   const state = stateAfter(
     reset,
-    workers(worker('a', { responses: 10, failures: 5, prompt_tokens: 100, cached_tokens: 50 })),
+    workers(worker('a', { responses: 10, failures: 5, cacheable_prompt_tokens: 100, cached_tokens: 50 })),
     tick(1),
   );
-  state.apply(workers(worker('a', { responses: 30, failures: 6, prompt_tokens: 200, cached_tokens: 130 })));
+  state.apply(workers(worker('a', { responses: 30, failures: 6, cacheable_prompt_tokens: 200, cached_tokens: 130 })));
   state.apply(tick(5));
   const { responsesPerSec, failures, hitRate } = state.rates.of('a');
   deepEqual([responsesPerSec, failures, hitRate], [5, 1, 0.8]);
@@ -78,6 +79,17 @@ test('recent figures come from totals, also if the router began to count again',
   state.apply(tick(6));
   deepEqual(state.rates.of('a').responsesPerSec, 0);
   equal(state.rates.of('unknown').hitRate, null);
+});
+
+test('the hit rate is not known where engines report no cached tokens', () => {
+  const state = stateAfter(reset, workers(worker('a', { prompt_tokens: 100 })), tick(1));
+  state.apply(workers(worker('a', { prompt_tokens: 200 })));
+  state.apply(tick(2));
+  equal(state.rates.of('a').hitRate, null);
+  // It reports them from now on: only of what it has reported since.
+  state.apply(workers(worker('a', { prompt_tokens: 300, cacheable_prompt_tokens: 100, cached_tokens: 25 })));
+  state.apply(tick(3));
+  equal(state.rates.of('a').hitRate, 0.25);
 });
 
 test('nothing needs attention while all serve; then the worst comes first', () => {

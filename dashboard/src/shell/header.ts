@@ -59,8 +59,9 @@ function TotalsStrip() {
   const { held, queued } = state.totals.value;
   const workers = [...state.workers.values()];
   const serving = workers.filter(({ reasons }) => reasons.length === 0).length;
-  const prompt = recent('prompt_tokens');
-  const hitRate = prompt === null || prompt === 0 ? null : (recent('cached_tokens') ?? 0) / prompt;
+  const cacheable = recent('cacheable_prompt_tokens') ?? 0;
+  const cached = recent('cached_tokens');
+  const hitRate = cached === null || cacheable === 0 ? null : cached / cacheable;
   const failed = recent('failed') ?? 0;
   const sum = (counts: Readonly<Record<string, number>>): number =>
     Object.values(counts).reduce((total, each) => total + each, 0);
@@ -75,7 +76,7 @@ function TotalsStrip() {
     ['output tokens/s', rate(recent('output_tokens')), 'as engines report'],
     ['first token', duration(recent('first_token_p50')), `p95 ${duration(recent('first_token_p95'))}`],
     ['response', duration(recent('response_p50')), `p95 ${duration(recent('response_p95'))}`],
-    ['cache hits', percent(hitRate), 'of prompt tokens'],
+    ['cache hits', percent(hitRate), hitRate === null ? 'not reported' : 'of prompt tokens'],
     ['in flight', count(state.newest('in_flight')), counted(state.totals.value.sessions, 'session')],
     ['queued', count(sum(queued)), reasons(queued) || 'for admission', sum(queued) > 0 ? 'is-warn' : ''],
     ['held', count(sum(held)), reasons(held) || 'for a worker', sum(held) > 0 ? 'is-warn' : ''],

@@ -24,7 +24,10 @@ const recent = (row: WorkerRow) => state.rates.of(row.id);
 
 /** Recent, or since the router started. */
 const hitRateOf = (row: WorkerRow): number | null =>
-  recent(row).hitRate ?? (row.prompt_tokens > 0 ? row.cached_tokens / row.prompt_tokens : null);
+  recent(row).hitRate ??
+  (row.cached_tokens !== null && row.cacheable_prompt_tokens > 0
+    ? row.cached_tokens / row.cacheable_prompt_tokens
+    : null);
 
 const versionOf = ({ swap, weight_version }: WorkerRow): string | null => swap?.snapshot ?? weight_version;
 

@@ -14,7 +14,10 @@ function Show() {
   const field = state.history.bind(state);
   const at = field('at');
   const prompt = field('prompt_tokens');
-  const hits = field('cached_tokens').map((cached, i) => (prompt[i]! > 0 ? (cached ?? 0) / prompt[i]! : null));
+  const cacheable = field('cacheable_prompt_tokens');
+  const hits = field('cached_tokens').map((cached, i) =>
+    cached !== null && cacheable[i]! > 0 ? cached / cacheable[i]! : null,
+  );
   const quantiles = (median: HistoryField, high: HistoryField) => [
     { label: 'p50', colour: 'line-1', values: field(median) },
     { label: 'p95', colour: 'line-2', dash: [4, 3], values: field(high) },

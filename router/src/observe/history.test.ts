@@ -21,6 +21,7 @@ test('a point has the rates since the point before', () => {
   meters.outcomes.complete += 20;
   meters.outcomes.refused += 4;
   worker.outputTokens += 500;
+  worker.promptTokens += 500;
   meters.tokenGap.observe(0.015);
   history.sweep(1_500);
   history.sweep(3_000);
@@ -31,6 +32,15 @@ test('a point has the rates since the point before', () => {
   deepEqual([of('in_flight'), of('queued'), of('held')], [3, 2, 1]);
   ok(of('token_gap_p50') > 0.01 && of('token_gap_p50') < 0.02);
   ok(Number.isNaN(of('first_token_p50')));
+  ok(Number.isNaN(of('cached_tokens')), 'not reported is not known');
+  worker.cachedTokens = 40;
+  worker.cacheablePromptTokens = 80;
+  history.sweep(4_000);
+  const [last] = history.since(2);
+  deepEqual(
+    [last![historyFields.indexOf('cached_tokens')], last![historyFields.indexOf('cacheable_prompt_tokens')]],
+    [40, 80],
+  );
 });
 
 test('fifteen minutes are kept', () => {

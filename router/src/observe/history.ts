@@ -12,7 +12,10 @@ export const historyFields = [
   'finished',
   'failed',
   'prompt_tokens',
+  /** NaN: no engine has reported any. */
   'cached_tokens',
+  /** Prompt tokens of responses that report cached tokens. */
+  'cacheable_prompt_tokens',
   'output_tokens',
   /** Seconds of the requests that ended; NaN: there was none. */
   'first_token_p50',
@@ -62,7 +65,8 @@ export class History {
     const { meters, inFlight, queued, held } = this.#sources;
     const now = totalsOf(meters);
     // Counters of workers that left long ago are dropped.
-    const rates = now.map((total, i) => (Math.max(0, total - this.#before[i]!) * 1_000) / elapsedMs);
+    // What was not known before counts from 0.
+    const rates = now.map((total, i) => (Math.max(0, total - (this.#before[i] || 0)) * 1_000) / elapsedMs);
     const quantiles = this.#histograms.flatMap(({ bounds, counts }, i) => {
       const recent = counts.map((count, bucket) => count - this.#counts[i]![bucket]!);
       return [quantileOf(bounds, recent, 0.5), quantileOf(bounds, recent, 0.95)];
@@ -92,15 +96,17 @@ export class History {
 }
 
 /** In the order of `historyFields`, from `finished` to `output_tokens`. */
-function totalsOf({ outcomes, byWorker }: Meters): readonly [number, number, number, number, number] {
-  let [failed, prompt, cached, output] = [outcomes.refused + outcomes.cut, 0, 0, 0];
+function totalsOf({ outcomes, byWorker }: Meters): readonly number[] {
+  let [failed, prompt, cached, cacheable, output] = [outcomes.refused + outcomes.cut, 0, Number.NaN, 0, 0];
   for (const worker of byWorker.values()) {
     failed += worker.byStatusClass[5]!;
     prompt += worker.promptTokens;
-    cached += worker.cachedTokens;
+    if (worker.cachedTokens !== null) cached = (Number.isNaN(cached) ? 0 : cached) + worker.cachedTokens;
+    cacheable += worker.cacheablePromptTokens;
     output += worker.outputTokens;
   }
-  return [outcomes.complete + outcomes.refused + outcomes.cut + outcomes.client_left, failed, prompt, cached, output];
+  const finished = outcomes.complete + outcomes.refused + outcomes.cut + outcomes.client_left;
+  return [finished, failed, prompt, cached, cacheable, output];
 }
 
 /** Interpolated within a bucket. @param counts observations per bucket */

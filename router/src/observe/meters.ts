@@ -75,7 +75,10 @@ export class Meters implements Observer {
     if (x.status > 0 && x.error === null) meters.byStatusClass[Math.floor(x.status / 100)]!++;
     if (x.usage !== null) {
       meters.promptTokens += Math.max(0, x.usage.promptTokens);
-      meters.cachedTokens += Math.max(0, x.usage.cachedTokens);
+      if (x.usage.cachedTokens >= 0) {
+        meters.cachedTokens = (meters.cachedTokens ?? 0) + x.usage.cachedTokens;
+        meters.cacheablePromptTokens += Math.max(0, x.usage.promptTokens);
+      }
       meters.outputTokens += x.usage.outputTokens;
     }
     if (x.outcome === 'cut' && x.error?.code === 'upstream_reset') meters.cut++;
@@ -112,7 +115,10 @@ export class WorkerMeters {
   readonly byStatusClass = new Float64Array(6);
   failedAttempts = 0;
   promptTokens = 0;
-  cachedTokens = 0;
+  /** null: no response reported cached tokens. */
+  cachedTokens: number | null = null;
+  /** Prompt tokens of the responses that report how many of them were cached. */
+  cacheablePromptTokens = 0;
   outputTokens = 0;
   cut = 0;
   /** Of event streams, since the request was sent to this worker: without the time in the router's queues and failed attempts. */

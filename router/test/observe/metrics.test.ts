@@ -36,6 +36,30 @@ test('the build and the process: version, CPU, memory, start, open files', async
   ok(value('process_max_fds') >= open);
 });
 
+test('where no response reports cached tokens there is no sample of them, and no share', async (t) => {
+  const counts = { prompt_tokens: 12, completion_tokens: 3 };
+  const usages = [
+    counts,
+    { ...counts, prompt_tokens_details: null },
+    { ...counts, prompt_tokens_details: { cached_tokens: 0 } },
+  ];
+  const engines = await Promise.all(
+    usages.map((usage) =>
+      startEngine(t, { onRequest: (asked) => asked.answer(JSON.stringify({ choices: [], usage })) }),
+    ),
+  );
+  const router = await startTestRouter(t, { workerUrls: engines.map(({ url }) => url), policy: 'round_robin' });
+  for (let i = 0; i < 3; i++) await send(t, router.url, post('/v1/completions', { prompt: 'p' }));
+  await untilIdle(router);
+  const { text } = await send(t, router.url, request('GET', '/metrics'));
+  for (const [i, { url }] of engines.entries()) {
+    ok(text.includes(`turnout_prompt_tokens_total{worker="${url}"} 12`));
+    equal(text.includes(`turnout_cached_tokens_total{worker="${url}"} 0`), i === 2);
+    equal(text.includes(`turnout_cacheable_prompt_tokens_total{worker="${url}"} 12`), i === 2);
+    equal(text.split(`cached_tokens_total{worker="${url}"}`).length, i === 2 ? 2 : 1);
+  }
+});
+
 test('tokens of prompts, cached ones and answers, by worker and in the line of the request', async (t) => {
   const usage = '"usage":{"prompt_tokens":12,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}';
   const engine = await startEngine(t, {

@@ -35,7 +35,10 @@ export interface WorkerRow {
   readonly responses: number;
   readonly failures: number;
   readonly prompt_tokens: number;
-  readonly cached_tokens: number;
+  /** null: no response reported any. */
+  readonly cached_tokens: number | null;
+  /** Prompt tokens of the responses that report cached tokens. */
+  readonly cacheable_prompt_tokens: number;
   readonly output_tokens: number;
   /** Means of the last minute; null: nothing ended in it. */
   readonly first_token_secs: number | null;

@@ -1,8 +1,12 @@
 import type { Meters, WorkerMeters } from '../meters.ts';
 import { type MetricSpec, type Sample, buckets, each, one } from './spec.ts';
 
-const byWorker = (meters: Meters, read: (of: WorkerMeters) => number): Sample[] =>
-  Array.from(meters.byWorker, ([worker, of]) => ({ labels: { worker }, value: read(of) }));
+/** @param read null: not known, so there is no sample */
+const byWorker = (meters: Meters, read: (of: WorkerMeters) => number | null): Sample[] =>
+  [...meters.byWorker].flatMap(([worker, of]) => {
+    const value = read(of);
+    return value === null ? [] : [{ labels: { worker }, value }];
+  });
 
 /** @param counts by value, the last one for all that are larger */
 function countBuckets(name: string, counts: Float64Array | null): Sample[] {
@@ -58,9 +62,19 @@ export const sessionMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_cached_tokens_total',
     type: 'counter',
-    help: 'Prompt tokens that were in the KV cache of the worker, from responses that report it.',
+    help: 'Prompt tokens that were in the KV cache of the worker, from responses that report it; no sample of a worker that reports none.',
     labels: ['worker'],
     read: ({ meters }) => byWorker(meters, ({ cachedTokens }) => cachedTokens),
+  },
+  {
+    name: 'turnout_cacheable_prompt_tokens_total',
+    type: 'counter',
+    help: 'Prompt tokens by worker, from responses that report how many of them were in the KV cache.',
+    labels: ['worker'],
+    read: ({ meters }) =>
+      byWorker(meters, ({ cachedTokens, cacheablePromptTokens }) =>
+        cachedTokens === null ? null : cacheablePromptTokens,
+      ),
   },
   {
     name: 'turnout_output_tokens_total',
