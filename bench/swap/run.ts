@@ -24,7 +24,11 @@ interface Swap {
 
 /** From the closing of the gate to its opening. */
 async function throughRouter(url: string, identity: string): Promise<number> {
-  await fetch(`${url}/swap`, { method: 'POST', body: JSON.stringify({ identity }) });
+  await fetch(`${url}/swap`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ identity }),
+  });
   for (;;) {
     // Not while the swap runs: the question takes the router's time.
     await new Promise((resolve) => setTimeout(resolve, 4 * LOAD_MS));

@@ -54,7 +54,11 @@ test('buttons do what they say, after a confirmation', async (t) => {
 
   const { workers } = (await (await fetch(`${url}/workers`)).json()) as Workers;
   const { id } = workers.find((worker) => worker.url === one)!;
-  await fetch(`${url}/workers/${id}/breaker`, { method: 'POST', body: '{"state":"open"}' });
+  await fetch(`${url}/workers/${id}/breaker`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: '{"state":"open"}',
+  });
   await badge.getByText('ejected').waitFor();
   const row = page.locator('tr.is-bad');
   await page.keyboard.press('Escape');

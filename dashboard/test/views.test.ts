@@ -46,7 +46,11 @@ test('every view shows what a busy fleet does, in light and dark, wide and narro
   await shot('fleet');
   await checkAccess();
 
-  await fetch(`${url}/swap`, { method: 'POST', body: JSON.stringify({ identity: 'step-1' }) });
+  await fetch(`${url}/swap`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ identity: 'step-1' }),
+  });
   await page.getByRole('link', { name: 'Weight swaps' }).click();
   await page.getByRole('heading', { name: 'step-1' }).waitFor();
   await until('the swap ends', async () => (await page.getByText('● done').count()) > 8);

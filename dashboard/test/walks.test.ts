@@ -54,7 +54,11 @@ test('a session moved: three clicks, or one command', async (t) => {
     const { sessions } = (await (await fetch(`${url}/sessions`)).json()) as { sessions: { worker: string }[] };
     return new Set(sessions.map(({ worker }) => worker)).size === 4;
   });
-  await fetch(`${url}/workers/${drained.id}/drain`, { method: 'POST', body: '{"state": "on"}' });
+  await fetch(`${url}/workers/${drained.id}/drain`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: '{"state": "on"}',
+  });
 
   await page.getByRole('link', { name: 'Sessions' }).click();
   await until('sessions have lanes', async () => (await bars.count()) > 10);

@@ -20,6 +20,7 @@ const recorder: Plugin = {
 async function register(router: Router, url: string, isCanary: boolean): Promise<void> {
   const response = await fetch(`${router.url}/workers`, {
     method: 'POST',
+    headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ url, labels: { canary: String(isCanary) } }),
   });
   if (response.status !== 202) throw new Error(`${url} was not taken: ${await response.text()}`);
@@ -75,7 +76,7 @@ ${(100 * share).toFixed(1)} % of the sessions at the canary (asked for: 10 %), $
 
 The same with real engines:
   npm run turnout -- serve --policy examples/policy/canary.ts
-  curl http://127.0.0.1:30000/workers -d '{"url": "http://host:8000", "labels": {"canary": "true"}}'
+  curl http://127.0.0.1:30000/workers -H "content-type: application/json" -d '{"url": "http://host:8000", "labels": {"canary": "true"}}'
 How to write one: docs/guides/write-a-policy.md
 `);
 const isRight = served.length === SESSIONS * TURNS && moved === 0 && share > 0.05 && share < 0.16;

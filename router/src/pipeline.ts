@@ -36,11 +36,11 @@ export class Pipeline implements ResultListener<Exchange> {
   /** @param sink of the response: a client's socket, or memory @returns the exchange, to follow or end it */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
-    const { assignRoles, authorizer, fanOut, options, plugins, serveOwn } = this.#stages;
+    const { assignRoles, authorizer, fanOut, options, pageGuard, plugins, serveOwn } = this.#stages;
     // Plugins may replace the target before anything reads it.
     const failure = plugins.retarget(x);
     const invalid = classify(x, options.requestIdHeaders) ?? assignRoles?.(x) ?? failure;
-    const denial = authorizer?.denialOf(x) ?? null;
+    const denial = authorizer?.denialOf(x) ?? (x.isGeneration ? null : pageGuard.denialOf(x));
     if (denial !== null) this.#ends.end(x, denial);
     // No generation is for the router itself. Its own endpoints have no limits: health and control must work when the fleet is full.
     else if (x.isGeneration || !serveOwn(x)) {

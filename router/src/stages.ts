@@ -1,5 +1,6 @@
 import type { Admission } from './admit/admission.ts';
 import type { Authorizer } from './admit/authorizer.ts';
+import type { PageGuard } from './admit/page-guard.ts';
 import type { Config } from './config/options.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { HoldQueue } from './choose/hold-queue.ts';
@@ -24,6 +25,7 @@ export interface Stages {
   readonly assignRoles: ((x: Exchange) => RouterError | null) | null;
   /** null: no request needs a key. */
   readonly authorizer: Authorizer | null;
+  readonly pageGuard: PageGuard;
   /** Responds to requests for the router's own endpoints. @returns false: the path is not one of them */
   readonly serveOwn: (x: Exchange) => boolean;
   readonly fanOut: FanOut;

@@ -26,7 +26,8 @@ const authorization = (): Record<string, string> => (key.value === '' ? {} : { a
 /** Calls an endpoint of the router. Rejects with its error as text. */
 export async function call(method: string, path: string, body?: object): Promise<unknown> {
   const json = body === undefined ? {} : { body: JSON.stringify(body) };
-  const response = await fetch(urlOf(path), { method, headers: authorization(), ...json });
+  const type = body === undefined ? {} : { 'content-type': 'application/json' };
+  const response = await fetch(urlOf(path), { method, headers: { ...authorization(), ...type }, ...json });
   const text = await response.text();
   if (!response.ok) throw new Error(errorIn(text) || `${method} ${path}: status ${response.status}`);
   return text === '' ? null : (JSON.parse(text) as unknown);

@@ -7,11 +7,14 @@ import { type Area, type Caller, type Rules, decide } from './access.ts';
 import { type KeySet, digestOf } from './keys.ts';
 import { MAX_ABORT_BYTES, affectsOthers } from './abort-scope.ts';
 
-/** Own endpoints that probes ask, and those that clients use for their own work. All others need an admin key. */
+/** Own endpoints that probes ask. */
 const openPaths: ReadonlySet<string> = new Set(['/health', '/liveness', '/readiness']);
 /** The page and its files say nothing of this router: what they show needs a key. */
 const isPage = (path: string): boolean => path === '/dashboard' || path.startsWith('/dashboard/assets/');
-const isForClients = (path: string): boolean =>
+/** Own endpoints that control nothing and reveal nothing. */
+export const isOpen = (path: string): boolean => openPaths.has(path) || isPage(path);
+/** Own endpoints that clients use for their own work. */
+export const isForClients = (path: string): boolean =>
   path === '/finish_session' || path.startsWith('/sessions/') || /^\/trajectories(\/|$)/.test(path);
 
 /** Whether the body decides if the request needs an admin key, and is small enough to be read. */
@@ -51,6 +54,11 @@ export class Authorizer {
       return body;
     },
   };
+
+  /** The request that `denialOf` has just allowed has a valid key. */
+  hasShownKey({ keyDigest, seesAllTenants }: Exchange): boolean {
+    return keyDigest !== null || (this.#hasKeys && seesAllTenants);
+  }
 
   /** @returns why the request is refused; null: it is allowed */
   denialOf(x: Exchange): RouterError | null {

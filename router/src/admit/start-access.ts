@@ -1,17 +1,18 @@
 import type { Config } from '../config/options.ts';
 import type { WorkerKey } from '../fleet/worker.ts';
 import { Cors } from './cors.ts';
-import { Authorizer, type AuthorizerParts } from './authorizer.ts';
+import { Authorizer } from './authorizer.ts';
 import { KeySet } from './keys.ts';
-
-const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/i;
+import { isLoopback } from './known-hosts.ts';
+import { PageGuard, type PageGuardParts } from './page-guard.ts';
 
 export interface Access {
   /** @returns null: no request needs a key */
-  authorizer(parts: Pick<AuthorizerParts, 'isOwn' | 'isOfPluginForClients' | 'paths'>): Authorizer | null;
+  authorizer(parts: Omit<PageGuardParts, 'hasShownKey'>): Authorizer | null;
   /** What engines are shown. */
   readonly workerKey: WorkerKey;
   readonly cors: Cors | null;
+  pageGuard(parts: PageGuardParts): PageGuard;
   /** For the log: who may control the router, where that is everyone; null: it is not. */
   readonly warning: string | null;
   /** Reads key files again. Throws when one can't be read. @returns what puts their keys in force */
@@ -28,7 +29,7 @@ export function startAccess(config: Config): Access {
   });
   const hasAdminPort = config.adminPort !== undefined;
   const isGuarded = !dataKeys.isEmpty || !adminKeys.isEmpty || hasAdminPort;
-  const isOpen = !isGuarded && config.tlsClientCaPath === undefined && !LOOPBACK.test(config.host);
+  const isOpen = !isGuarded && config.tlsClientCaPath === undefined && !isLoopback(config.host);
   const workerKey: WorkerKey = { authorization: '' };
   const readWorkerKey = (): void => {
     const key = config.workerApiKey ?? (config.sendApiKeyToWorkers ? dataKeys.first : '');
@@ -42,6 +43,7 @@ export function startAccess(config: Config): Access {
     authorizer: (parts) => (isGuarded ? new Authorizer({ ...parts, dataKeys, adminKeys, hasAdminPort }) : null),
     workerKey,
     cors: config.corsAllowedOrigins.length > 0 ? new Cors(config.corsAllowedOrigins) : null,
+    pageGuard: (parts) => new PageGuard(config, parts),
     prepareReload() {
       const steps = [dataKeys.prepare(), adminKeys.prepare(), readWorkerKey];
       return () => {

@@ -29,11 +29,13 @@ export function makeRequestPath(
 ) {
   const { breakers, health, models, pauses } = watch;
   const paths = new ControlPaths(config);
-  const authorizer = access.authorizer({
+  const callers = {
     isOwn: endpoints.isOwn,
-    isOfPluginForClients: (path) => loaded.endpoints.areForClients(path),
+    isOfPluginForClients: (path: string) => loaded.endpoints.areForClients(path),
     paths,
-  });
+  };
+  const authorizer = access.authorizer(callers);
+  const pageGuard = access.pageGuard({ ...callers, hasShownKey: (x) => authorizer?.hasShownKey(x) === true });
   const fanOut = new FanOut({
     fleet,
     paths,
@@ -69,6 +71,7 @@ export function makeRequestPath(
     options: live.of(stageOptions),
     assignRoles: roleAssigner(kind),
     authorizer,
+    pageGuard,
     serveOwn: endpoints.serve,
     fanOut,
     plugins,

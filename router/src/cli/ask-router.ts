@@ -18,6 +18,7 @@ export async function askRouter(
   const timer = setTimeout(() => deadline.abort(new Error(`no answer within ${TIMEOUT_MS / 1000} s`)), TIMEOUT_MS);
   let response: Response;
   try {
+    if (json !== undefined) headers['content-type'] = 'application/json';
     const post = json === undefined ? {} : { method: 'POST', body: JSON.stringify(json) };
     response = await fetch(new URL(path, url), { ...post, headers, signal: deadline.signal });
   } catch (error) {

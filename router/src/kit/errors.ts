@@ -30,6 +30,13 @@ export const errorTable = {
       'The key may send requests, but not control the router or engines; or the endpoint is served on another port.',
     advice: 'Use an admin key (--admin-api-key-file) or the admin port.',
   },
+  foreign_page: {
+    status: 403,
+    isRetryable: false,
+    meaning:
+      'A web page of another origin may have sent a request that controls or reads the router, and the request has no valid key.',
+    advice: 'Send a key; or add the Host name to --allowed-hosts, or the origin of the page to --cors-allowed-origins.',
+  },
   plugin_refused: {
     status: 403,
     isRetryable: false,
@@ -78,6 +85,12 @@ export const errorTable = {
     isRetryable: false,
     meaning: 'The request body is larger than --max-payload-size, or than what a plugin can process.',
     advice: 'Send less, or raise the limit.',
+  },
+  not_json: {
+    status: 415,
+    isRetryable: false,
+    meaning: 'The body of a request that controls the router or engines has a type that any web page can send.',
+    advice: 'Send content-type: application/json.',
   },
   model_not_ready: {
     status: 425,

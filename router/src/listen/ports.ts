@@ -1,5 +1,6 @@
 import type { Server } from 'node:http';
 import { connect, createServer } from 'node:net';
+import { hostTest } from '../admit/known-hosts.ts';
 import { serverCertificates } from '../config/certificates.ts';
 import type { LiveConfig } from '../config/live.ts';
 import type { Config } from '../config/options.ts';
@@ -111,9 +112,9 @@ export class Ports {
 
   /** Rejects, naming the option, when an address can't be listened on. */
   async open(requests: RequestListener, metricsText: MetricsText): Promise<Addresses> {
-    const metricsServer = createMetricsServer(metricsText);
+    const { host, port, adminHost, prometheusHost, prometheusPort, reusePort, allowedHosts } = this.#config;
+    const metricsServer = createMetricsServer(metricsText, hostTest(prometheusHost, allowedHosts));
     this.#metrics = metricsServer;
-    const { host, port, adminHost, prometheusHost, prometheusPort, reusePort } = this.#config;
     const metricsAt = { port: prometheusPort, host: prometheusHost, reusePort };
     const admin = this.#admin;
     const adminAt =

@@ -35,7 +35,11 @@ test('F30 a client that leaves while its request is held back: no engine ever se
   await scene.untilQuiet();
   equal(await scene.metric('turnout_held_requests{reason="closed"}'), 0);
   equal(await scene.metric('turnout_requests_total{outcome="client_left"}'), 1);
-  await fetch(`${scene.router.url}/policies`, { method: 'PUT', body: '{"policy":"round_robin"}' });
+  await fetch(`${scene.router.url}/policies`, {
+    method: 'PUT',
+    headers: { 'content-type': 'application/json' },
+    body: '{"policy":"round_robin"}',
+  });
   equal((await send(t, scene.router.url, HELLO)).status, 200);
   deepEqual(
     scene.engines[0]!.requests.map(({ target }) => target),

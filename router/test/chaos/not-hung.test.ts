@@ -51,7 +51,15 @@ for (const [kind, pause, resume] of [
       await until('it runs', async () => (await fleet.begun()).includes(1));
       const urls = way === 'router' ? [fleet.router.url] : fleet.engines.map(({ url }) => url);
       const tell = (path: string, body: object) =>
-        Promise.all(urls.map((url) => fetch(url + path, { method: 'POST', body: JSON.stringify(body) })));
+        Promise.all(
+          urls.map((url) =>
+            fetch(url + path, {
+              method: 'POST',
+              headers: { 'content-type': 'application/json' },
+              body: JSON.stringify(body),
+            }),
+          ),
+        );
       for (const { status } of await tell(pause[0], pause[1])) equal(status, 200);
       const sinceMs = performance.now();
       await until('it is paused for long', () => performance.now() - sinceMs > 2_500, 10_000);

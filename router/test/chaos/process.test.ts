@@ -122,7 +122,11 @@ test('F48 policy and engines change under load: no failure, and sessions keep th
     }),
   );
   const admin = (method: string, path: string, body: unknown) =>
-    fetch(router.url + path, { method, body: JSON.stringify(body) }).then(({ ok: isOk }) => ok(isOk, path));
+    fetch(router.url + path, {
+      method,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    }).then(({ ok: isOk }) => ok(isOk, path));
   for (let round = 0; round < 5; round++) {
     const from = sent;
     await admin('PUT', '/policies', { policy: 'round_robin', model: `m${round}` });

@@ -44,7 +44,11 @@ async function loadDuring(
   while (!isOver && count < atMost) {
     const identity = `stream-${++count}`;
     const url = `${scene.url}/hot_load/v1/models/hot_load`;
-    const response = await fetch(url, { method: 'POST', body: JSON.stringify({ identity, reset_prompt_cache: true }) });
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ identity, reset_prompt_cache: true }),
+    });
     assert.equal(response.status, 200);
     for (let isLoaded = false; !isLoaded;) {
       await pause(POLL_MS);

@@ -182,7 +182,11 @@ test('a user forces a breaker, and gives it back', async (t) => {
   const { id } = router.fleet.workers[0]!;
   const force = async (state: string) => {
     const body = JSON.stringify({ state });
-    return fetch(`${router.url}/workers/${id}/breaker`, { method: 'POST', body });
+    return fetch(`${router.url}/workers/${id}/breaker`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body,
+    });
   };
   const forced = (await (await force('open')).json()) as { circuit_breaker: string; not_serving_because: string[] };
   deepEqual([forced.circuit_breaker, forced.not_serving_because], ['open', ['breaker']]);
@@ -193,8 +197,26 @@ test('a user forces a breaker, and gives it back', async (t) => {
   equal(engine.requests.length, 2);
   equal((await force('half')).status, 400);
   const nobody = '00000000-0000-4000-8000-000000000000';
-  equal((await fetch(`${router.url}/workers/${nobody}/breaker`, { method: 'POST', body: '{}' })).status, 404);
-  equal((await fetch(`${router.url}/workers/none/breaker`, { method: 'POST', body: '{}' })).status, 400);
+  equal(
+    (
+      await fetch(`${router.url}/workers/${nobody}/breaker`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: '{}',
+      })
+    ).status,
+    404,
+  );
+  equal(
+    (
+      await fetch(`${router.url}/workers/none/breaker`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: '{}',
+      })
+    ).status,
+    400,
+  );
 });
 
 test('--disable-circuit-breaker: failures take nobody out', async (t) => {

@@ -10,7 +10,11 @@ import { until } from '../harness/within.ts';
 const ask = post('/v1/completions', { prompt: 'Hi' });
 
 async function steer(url: string, path: string, body: object): Promise<{ status: number; text: string }> {
-  const response = await fetch(url + path, { method: 'POST', body: JSON.stringify(body) });
+  const response = await fetch(url + path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(body),
+  });
   return { status: response.status, text: await response.text() };
 }
 

@@ -117,7 +117,7 @@ export async function connectClient(t: TestContext, url: string, tls: Connection
 
 /** A request with a body, all of it as bytes. `fields`: further header lines. */
 export function request(method: string, target: string, body = '', fields: readonly string[] = []): string {
-  const lines = [`${method} ${target} HTTP/1.1`, 'host: router.test', ...fields];
+  const lines = [`${method} ${target} HTTP/1.1`, 'host: localhost', ...fields];
   if (body !== '') lines.push(`content-length: ${Buffer.byteLength(body, 'latin1')}`);
   return `${lines.join('\r\n')}\r\n\r\n${body}`;
 }

@@ -18,7 +18,14 @@ export async function startTestRouter(
   options: RouterOptions = {},
   parts: RouterParts = {},
 ): Promise<Router> {
-  const defaults = { port: 0, prometheusPort: 0, disableHealthCheck: true, policy: 'least_inflight' };
+  // `h`: the Host of requests that tests write themselves.
+  const defaults = {
+    allowedHosts: ['h'],
+    port: 0,
+    prometheusPort: 0,
+    disableHealthCheck: true,
+    policy: 'least_inflight',
+  };
   const config = loadConfig({ ...defaults, ...options }, {}, undefined);
   const router = await startRouter(config, { log: pino({ level: 'silent' }), ...parts });
   t.after(() => router.close());

@@ -78,7 +78,11 @@ export async function sceneOf(
   from: string | readonly string[] = 'serving',
 ): Promise<SwapScene> {
   const post = (path: string, body: object = {}): Promise<Response> =>
-    fetch(router.url + path, { method: 'POST', body: JSON.stringify(body) });
+    fetch(router.url + path, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
   const status = async (): Promise<SwapStatus> => {
     const { deployments } = (await (await fetch(`${router.url}/swap`)).json()) as { deployments: [SwapStatus] };
     return deployments[0];

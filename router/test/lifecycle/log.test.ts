@@ -55,7 +55,7 @@ for (const [at, level] of levels.entries()) {
     await until('it listens', () => connectClient(t, url).then(Boolean, () => false), 20_000);
     await send(t, url, request('GET', '/hello'));
     // One line of each level from info to error.
-    writeFileSync(file, `port: ${port}\nprometheus-port: 1\nlog-level: ${level}\n`);
+    writeFileSync(file, `worker-urls: []\nport: ${port}\nprometheus-port: 1\nlog-level: ${level}\n`);
     run.child.kill('SIGHUP');
     await until(
       'it has reloaded',

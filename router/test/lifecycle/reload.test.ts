@@ -26,7 +26,7 @@ function recorder() {
 
 const configOf = (options: RouterOptions) =>
   loadConfig(
-    { port: 0, prometheusPort: 0, disableHealthCheck: true, policy: 'least_inflight', ...options },
+    { allowedHosts: ['h'], port: 0, prometheusPort: 0, disableHealthCheck: true, policy: 'least_inflight', ...options },
     {},
     undefined,
   );

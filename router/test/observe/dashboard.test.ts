@@ -83,7 +83,11 @@ test('the feed sends everything first, and then what changed', async (t) => {
   await reader.tick();
   deepEqual([...reader.workers.keys()].toSorted(), engines.map(({ url }) => url).toSorted());
   const [first] = router.fleet.workers;
-  await fetch(`${router.url}/workers/${first!.id}/drain`, { method: 'POST', body: '{"state":"on"}' });
+  await fetch(`${router.url}/workers/${first!.id}/drain`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: '{"state":"on"}',
+  });
   await reader.until(() => reader.workers.get(first!.url)!.reasons.length > 0);
   deepEqual(reader.workers.get(first!.url)!.reasons, ['draining']);
   deepEqual(reader.sent, [first!.url], 'only the row that changed');

@@ -48,6 +48,7 @@ for (const kind of ['sglang', 'vllm'] as const) {
     await held;
     await fetch(`${scene.router.url}/swap`, {
       method: 'POST',
+      headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ identity: 'step-1', path: 'sim' }),
     });
     await until('the engine stands still', () => engine!.stats().paused);

@@ -21,7 +21,11 @@ for (const kind of ['sglang', 'vllm'] as const) {
       swaps++;
       // The same weights under another name, so that the tokens are those of the undisturbed engine.
       const body = JSON.stringify({ identity: `step-${swaps}`, path: 'sim' });
-      const response = await fetch(`${router.url}/swap`, { method: 'POST', body });
+      const response = await fetch(`${router.url}/swap`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body,
+      });
       assert.equal(response.status, 202);
       await until('all engines stand still', () => engines.every((engine) => engine.stats().paused));
       for (const engine of engines) await abortAll(engine);

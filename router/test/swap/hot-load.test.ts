@@ -34,7 +34,7 @@ class HotLoader {
     const text = typeof body === 'string' ? body : JSON.stringify(body);
     const response = await fetch(this.#url + path, {
       method,
-      headers: this.#headers,
+      headers: { 'content-type': 'application/json', ...this.#headers },
       ...(body === undefined ? {} : { body: text }),
     });
     return {

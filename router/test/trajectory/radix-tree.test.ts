@@ -61,7 +61,11 @@ async function startWithTree(
   writeTokenizer(tokenizerPath);
   const router = await startTestRouter(t, { workerUrls: [sim.url], tokenizerPath, plugin: [plugin], ...options });
   const post: Scene['post'] = async (path, body, headers = {}) => {
-    const response = await fetch(router.url + path, { method: 'POST', body: JSON.stringify(body), headers });
+    const response = await fetch(router.url + path, {
+      method: 'POST',
+      body: JSON.stringify(body),
+      headers: { 'content-type': 'application/json', ...headers },
+    });
     return { status: response.status, text: await response.text() };
   };
   return {

@@ -359,6 +359,9 @@ class RouterOptions(TypedDict, total=False):
     worker_allow: Sequence[str]
     """Allowed worker addresses: networks (10.0.0.0/8) and host names (*.gpu.internal). Default: any except link-local and cloud metadata addresses."""
 
+    allowed_hosts: Sequence[str]
+    """Host names by which clients may control and read the router without a key, beside localhost and addresses. *: any. Default: any, unless --host is a loopback address."""
+
     cors_allowed_origins: Sequence[str]
     """Origins that may call the router from a browser: https://host, or *."""
 

@@ -58,6 +58,18 @@ export const securityOptions = {
     'Allowed worker addresses: networks (10.0.0.0/8) and host names (*.gpu.internal). Default: any except link-local and cloud metadata addresses.',
     { needsRestart: true },
   ),
+  allowedHosts: option(
+    '<names...>',
+    z
+      .array(
+        z
+          .string()
+          .regex(/^(\*|(\*\.)?[^\s/:*]+)$/, 'give each name without a port, as router.example or *.example, or *'),
+      )
+      .default([]),
+    'Host names by which clients may control and read the router without a key, beside localhost and addresses. *: any. Default: any, unless --host is a loopback address.',
+    { needsRestart: true },
+  ),
   corsAllowedOrigins: option(
     '<origins...>',
     z.array(origin).default([]),
