@@ -7,6 +7,7 @@ import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { RecorderOptions } from '../tap/recorder-thread.ts';
 import { defaultMemoryBytes } from '../shared/memory-limit.ts';
+import { HeapLimits } from './heap-limits.ts';
 import { openStore } from './store/open.ts';
 import { Expiry } from './store/expiry.ts';
 import { storeCalls } from './store/store-calls.ts';
@@ -19,8 +20,9 @@ export async function recorderCalls(options: RecorderOptions) {
   const { dataDir, store = null, storeMemoryBytes = defaultMemoryBytes(), storeMaxAgeSecs = 0 } = options;
   const place = { store, dataDir, memoryBytes: storeMemoryBytes, syncs: options.syncsStore === true };
   const writer = new TurnWriter(await openStore(place));
+  const heap = new HeapLimits();
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer, capture, settled, ended } = captureCalls(options, writer, files);
+  const { calls, tokenizer, capture, settled, ended } = captureCalls(options, writer, files, heap);
   const keepsBodies = options.keepsBodies === true;
   const { callsSettled, ...textCalls } = callCalls({ capture, settled, writer, keepsBodies });
   const recorded = async (): Promise<void> => {
@@ -45,6 +47,7 @@ export async function recorderCalls(options: RecorderOptions) {
     dataDir,
     writer,
     memoryBytes: storeMemoryBytes,
+    heap,
     files,
     removeStored: stored.removeSession,
   });

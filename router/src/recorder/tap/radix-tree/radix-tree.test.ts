@@ -12,7 +12,7 @@ import { RadixTree } from './radix-tree.ts';
 const WORKER = {} as Worker;
 
 /** A plugin whose thread answers when the test says so, and so does the comparison of tokenizers. */
-function scene(verify = false) {
+function scene(verify = false, isRequired = false) {
   const checked = Promise.withResolvers<void>();
   const opened = Promise.withResolvers<OpenAnswer | null>();
   const told: unknown[] = [];
@@ -27,6 +27,7 @@ function scene(verify = false) {
       recorder: {
         thread,
         refusal: null,
+        isRequired,
         versions: { begin: () => null, complete: () => {} },
       } as unknown as Recorder,
       tokenizerCheck: { check: () => checked.promise } as unknown as TokenizerCheck,
@@ -107,6 +108,13 @@ test('the thread has ended before the tokens are looked up: the request goes on 
   opened.reject(new Error('the thread has ended'));
   assert.equal(await sent, body);
   assert.equal(plugin.failures, 1);
+});
+
+test('where captures are required, a request whose tokens can not be looked up is refused', async () => {
+  const { plugin, opened, x } = scene(true, true);
+  const sent = plugin.requestBody(x, Buffer.from('{"text":"a"}'), WORKER);
+  opened.reject(new Error('the thread is short of memory'));
+  await assert.rejects(Promise.resolve(sent), /--capture-required is set: the thread is short of memory/);
 });
 
 test('the thread ends while tokenizers are compared: the request goes on with the ids that were found', async () => {

@@ -5,6 +5,7 @@ import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts'
 import type { Worker } from '../../../fleet/worker.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
 import { copied } from '../../../kit/copy-slices.ts';
+import { RouterError } from '../../../kit/errors.ts';
 import type { Logger } from '../../../observe/log.ts';
 import { type PluginPhases, Refused } from '../../../plugin.ts';
 import { AnswerCapture } from '../answer-capture.ts';
@@ -217,7 +218,9 @@ export class RadixTree implements PluginPhases {
         const detail = { failures: this.failures, error: (error as Error).message };
         this.#around.log.error(detail, 'token lookup failed: requests are sent unchanged and not captured');
       }
-      return null;
+      if (!this.#recorder.isRequired) return null;
+      const message = `The tokens of this request can't be captured now, and --capture-required is set: ${(error as Error).message}`;
+      throw new Refused(new RouterError('capture_failed', message));
     });
     return { id, dialect, request: null, opened, answer: null, isBegun: false, bracket: null, capture: null };
   }

@@ -11,6 +11,7 @@ import { release } from '../tree/tree-node.ts';
 import type { SessionName } from '../../shared/turn.ts';
 import { Capture, type CaptureCounts, type OpenPrompt } from './capture.ts';
 import type { TurnWriter } from '../store/writer.ts';
+import { HeapLimits } from '../heap-limits.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { type CaptureDialect, askingForIds, readRequest, withIds } from '../../shared/read-request.ts';
 import { continuesRunning } from './open-streams.ts';
@@ -84,7 +85,12 @@ function treeFor({ names }: TokenForest, tenant: string, model: string): string 
 }
 
 /** Calls of the recorder thread about tokens, once the tokenizer is loaded. */
-export function captureCalls(options: CaptureOptions, writer: TurnWriter, files: ExpertsFiles | null) {
+export function captureCalls(
+  options: CaptureOptions,
+  writer: TurnWriter,
+  files: ExpertsFiles | null,
+  heap = new HeapLimits(),
+) {
   const { tokenizerPath, maxNodes = Infinity, maxBytes = defaultMemoryBytes(), keepVersions = 5 } = options;
   let capture: Capture | null = null;
   const open = new Map<number, Open>();
@@ -124,11 +130,17 @@ export function captureCalls(options: CaptureOptions, writer: TurnWriter, files:
       async loadTokenizer(): Promise<Tokenizer['kind']> {
         if (tokenizerPath === null) throw new Error("there is no tokenizer: name the model's with --tokenizer-path");
         const tokenizer = capture?.tokenizer ?? (await laned(tokenizerPath, options.tokenizer));
-        capture ??= new Capture(tokenizer, new TokenForest({ maxNodes, maxBytes, keepVersions }), writer);
+        capture ??= new Capture(
+          tokenizer,
+          new TokenForest({ maxNodes, maxBytes: heap.treeBytes(maxBytes), keepVersions }),
+          writer,
+        );
         return capture.tokenizer.kind;
       },
 
       async openCapture({ id, dialect, body, tenant, model, forward, session }: OpenCall): Promise<OpenAnswer | null> {
+        const refusal = heap.refusal();
+        if (refusal !== null) throw new Error(refusal.message);
         const bytes = bufferOf(body);
         const request = readRequest(dialect, bytes);
         if (request === null) return null;
@@ -196,6 +208,8 @@ export function captureCalls(options: CaptureOptions, writer: TurnWriter, files:
         session: string;
         withLogprobs: boolean;
       }): Promise<string | Refusal> {
+        const refusal = heap.refusal();
+        if (refusal !== null) return refusal;
         await ends.settled();
         const { forest, restore } = wanted();
         const model = ask.model.trim();
@@ -221,7 +235,7 @@ export function captureCalls(options: CaptureOptions, writer: TurnWriter, files:
 
       /** Fills the trees with turns of the store, in the background. */
       fillTrees(): void {
-        wanted().restore.fill(maxBytes, maxNodes);
+        wanted().restore.fill(heap.treeBytes(maxBytes), maxNodes);
       },
 
       async encodeText(text: string): Promise<number[]> {

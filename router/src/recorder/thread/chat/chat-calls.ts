@@ -5,7 +5,9 @@ import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { ChatName, SessionName, Turn } from '../../shared/turn.ts';
 import { noProgress, walk } from '../export/walk.ts';
+import { HeapLimits } from '../heap-limits.ts';
 import { EncodingRefused, type Refusal } from '../tokens/in-lanes.ts';
+import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { type ChatRequest, readChatRequest } from '../../shared/chat-request.ts';
 import { loadChatTemplate } from './chat-template.ts';
@@ -95,6 +97,7 @@ export interface ChatParts {
   readonly writer: TurnWriter;
   /** Memory limit of sessions without requests in flight; left out: `defaultMemoryBytes`. */
   readonly memoryBytes?: number;
+  readonly heap?: HeapLimits;
   /** null: routed experts are not kept. */
   readonly files: ExpertsFiles | null;
   /** Removes the turns of a session with their files. */
@@ -107,7 +110,16 @@ const UNKNOWN = 'its request is not known: the recorder thread was started again
 const choicesOf = ({ fields }: ChatRequest): number => (typeof fields.n === 'number' && fields.n > 0 ? fields.n : 1);
 
 /** Calls of the recorder thread about chats. */
-export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryBytes, files, removeStored }: ChatParts) {
+export function chatCalls({
+  tokenizer,
+  tokenizerPath,
+  dataDir,
+  writer,
+  memoryBytes = defaultMemoryBytes(),
+  heap = new HeapLimits(),
+  files,
+  removeStored,
+}: ChatParts) {
   const open = new Map<number, OpenChat>();
   /** Calls with a key that have no engine yet. */
   const claims = new Map<number, Claim>();
@@ -142,7 +154,7 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
       chats = new Chats(
         { tokenizer: loaded, template: loadChatTemplate(tokenizerPath), equality },
         writer,
-        memoryBytes,
+        heap.chatBytes(memoryBytes),
       );
       if (isAgain) chats.mayHaveLost();
     },
@@ -162,6 +174,8 @@ export function chatCalls({ tokenizer, tokenizerPath, dataDir, writer, memoryByt
     }: ChatOpenCall): Promise<ChatOpened> {
       let known = open.get(id);
       if (known === undefined) {
+        const refusal = heap.refusal();
+        if (refusal !== null) return { problem: refusal.message, code: refusal.code };
         const completed = withDefaults(bufferOf(body!), defaults);
         const hidesExperts = completed.added.includes('return_routed_experts');
         const request = readChatRequest(completed.body);
