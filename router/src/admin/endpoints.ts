@@ -66,6 +66,12 @@ export const endpoints: readonly Endpoint[] = [
       'POST /workers/{id}/drain': 'Drains a worker, which stays registered: on or off.',
       'POST /workers/{id}/quarantine':
         'Keeps requests from an engine until it has passed its health checks, and the check of its weights, again.',
+      'GET /v1/rl/workers': 'Engines with kind, version and capabilities, for clients of smg.',
+      'GET /v1/rl/workers/{id}': 'One engine.',
+      'GET /v1/rl/workers/{id}/engine/{path}': 'Sends a request to one engine.',
+      'POST /v1/rl/workers/{id}/engine/{path}': 'The same, with a body.',
+      'GET /v1/rl/engine/{path}': 'Sends a request to the engines of ?selector=, with a result for each.',
+      'POST /v1/rl/engine/{path}': 'The same, with a body.',
       'GET /policies': 'The policy of each model and its state.',
       'PUT /policies': 'Sets the policy, for one model or all.',
       'DELETE /policies': 'Removes the policy of a model.',

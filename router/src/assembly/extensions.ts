@@ -1,6 +1,8 @@
+import { ControlPaths } from '../engines/controls.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Plugin } from '../plugin.ts';
 import type { BuiltIns } from '../plugins/definition.ts';
+import { rlControl } from '../plugins/rl-control/index.ts';
 import { startPlugins } from '../plugins/start.ts';
 import { storedResponses } from '../plugins/stored-responses/index.ts';
 import { recorderPlugins, startRecorder } from '../recorder/tap/recorder.ts';
@@ -45,7 +47,9 @@ export async function startExtensions(
         };
   const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => watch.models, state, fullWeights };
   const tinker = config.tinker ? (await import('../tinker/tinker.ts')).startTinker(tinkerParts) : null;
-  const given = [...(swaps?.plugins ?? []), ...plugins, ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
+  const own: { isOwn: (path: string) => boolean } = { isOwn: () => false };
+  const rl = rlControl({ fleet, dispatch, paths: new ControlPaths(config), own });
+  const given = [rl, ...(swaps?.plugins ?? []), ...plugins, ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
   const builtIns: BuiltIns = {
     ...recorderPlugins(recorder),
     'rollout-fields': async () => (await import('../rollout-fields/index.ts')).rolloutFields,
@@ -66,5 +70,5 @@ export async function startExtensions(
     weights: swaps?.snapshots ?? null,
   };
   const resume = config.resume === 'off' ? null : new (await import('../resume/resume.ts')).Resume(resumeParts);
-  return { recorder, tinker, swaps, loaded, fireworks, responses, resume };
+  return { recorder, tinker, swaps, loaded, fireworks, responses, resume, own };
 }

@@ -96,12 +96,14 @@ export async function makeOwn(base: Base, engines: Engines, choice: Choice, exte
     record: recorder,
   });
   loaded.endpoints.addTo(app);
+  const endpoints = ownEndpoints(app, loaded.endpoints.maxBytes, modelList(models));
+  extensions.own.isOwn = endpoints.isOwn;
   return {
     found,
     peers,
     rows,
     metricsText,
     history: dashboard?.history ?? null,
-    endpoints: ownEndpoints(app, loaded.endpoints.maxBytes, modelList(models)),
+    endpoints,
   };
 }

@@ -24,12 +24,12 @@ export function report(results: readonly ControlResult[]): { status: number; jso
 }
 
 function line({ worker, status, body, error, ms }: ControlResult): string {
-  const said = error === null ? `"body":${value(body)}` : `"error":${JSON.stringify(error)}`;
+  const said = error === null ? `"body":${jsonValue(body)}` : `"error":${JSON.stringify(error)}`;
   return `{"worker":${JSON.stringify(worker)},"status":${status},${said},"ms":${Math.round(ms * 10) / 10}}`;
 }
 
 /** JSON stays as the engine wrote it, because numbers may be beyond 2^53; anything else becomes a string. */
-function value(body: Buffer): string {
+export function jsonValue(body: Buffer): string {
   try {
     const text = utf8.decode(body);
     JSON.parse(text);
