@@ -24,6 +24,14 @@ export const causeOf = {
     const silent = outputIds.findIndex((_, at) => isSilent(outputIds, at, 'abort'));
     return silent >= 0 && count >= silent ? 'streams of SGLang chats leave out tokens without text' : null;
   },
+  /** A stream has ended, and the record does not say why: it may have more tokens. */
+  noEnd(journal: Journal, call: Call, { kind, engineUrl }: Generated): string | null {
+    const { isChat, isStream, leavesAtFinish, endedMs } = call;
+    if (!isChat || !isStream || kind !== 'sglang') return null;
+    if (leavesAtFinish) return 'SGLang sends the ids of a chat last, and its client was gone';
+    if (wasChanged(journal, engineUrl, endedMs)) return 'the engine was killed before it sent the ids';
+    return causeOf.loss(journal, call);
+  },
   noLogprob(
     { asksLogprobs, isChat, isStream }: Call,
     { kind, outputIds, finish }: Generated,
@@ -34,16 +42,15 @@ export const causeOf = {
     return isSilent(outputIds, at, finish) ? 'streams of SGLang chats leave out tokens without text' : null;
   },
   noVersion(
-    { changes, routerDeaths }: Journal,
+    journal: Journal,
     { isChat, isStream, sentAt, endedMs }: Call,
-    generated: Generated,
+    { kind, isTorn, engineUrl }: Generated,
   ): string | null {
-    const { kind, isTorn, engineUrl } = generated;
     if (isTorn) return 'the engine broke off';
     const isAsked = kind === 'vllm' || (isChat && isStream);
-    if (isAsked && routerDeaths.some((at) => sentAt < at))
+    if (isAsked && journal.routerDeaths.some((at) => sentAt < at))
       return 'the router was killed before the engine answered its question';
-    const isChanged = changes.some((change) => change.engineUrl === engineUrl && change.atMs < endedMs + QUESTION_MS);
+    const isChanged = wasChanged(journal, engineUrl, endedMs);
     return isAsked && isChanged ? 'the weights were updated past the router, or the engine was away' : null;
   },
   drift(call: Call, kind: string): string | null {
@@ -57,6 +64,10 @@ export const causeOf = {
 /** What its client got of a truncated answer ends with U+FFFD, which bytes of any letter read as. */
 export const continuesBroken = ({ isChat, parent }: Call): boolean =>
   !isChat && parent !== null && (parent.finish === '' || parent.finish === 'abort') && parent.text.endsWith('\ufffd');
+
+/** The engine was killed or got weights, before this time or soon after it. */
+const wasChanged = ({ changes }: Journal, engine: string, ms: number): boolean =>
+  changes.some(({ engineUrl, atMs }) => engineUrl === engine && atMs < ms + QUESTION_MS);
 
 /** A token that adds no text when it comes: it is special, or a byte of a letter that goes on, or would have. */
 const isSilent = (ids: readonly number[], at: number, finish: Generated['finish']): boolean =>

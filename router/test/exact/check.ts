@@ -157,6 +157,7 @@ class SessionCheck {
       const call = this.#callOf(generated);
       const isShort = turn.output_tokens < generated.outputIds.length;
       if (isShort && isOpen(call) && causeOf.cut(call, generated, turn.output_tokens) !== null) continue;
+      if (turn.finish_reason === null && causeOf.noEnd(this.#journal, call, generated) !== null) continue;
       const isWhole = !isCut(call) && !generated.isTorn && call.finish === generated.finish;
       if (isWhole && (turn.output_tokens !== generated.outputIds.length || turn.finish_reason !== generated.finish))
         this.#says(row, `${generated.call} ended with ${generated.finish} after ${generated.outputIds.length} tokens`);

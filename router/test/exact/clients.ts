@@ -103,6 +103,7 @@ export class Client<State> {
       isStream,
       asksLogprobs: step.asksLogprobs,
       isRerendered: dialect.isRerendered(state, step),
+      leavesAtFinish: step.client === 'leaves at the finish',
       text: '',
       got: 0,
       finish: '',

@@ -45,6 +45,8 @@ export interface Call {
   readonly asksLogprobs: boolean;
   /** The chat has what makes the engine render it by itself, or a history that the template rewrites. */
   readonly isRerendered: boolean;
+  /** It closes its connection at the finish reason. */
+  readonly leavesAtFinish: boolean;
   /** All that its client has in the end: what another call that ended with the same can't be told from. */
   text: string;
   /** Tokens of the answer that its client got. */
@@ -82,7 +84,7 @@ export interface RowTurn {
   readonly tokens: number;
   readonly prompt_tokens: number;
   readonly output_tokens: number;
-  readonly finish_reason: string;
+  readonly finish_reason: string | null;
   readonly drift: { readonly kind: string; readonly at: number } | null;
   readonly ambiguous: boolean;
   readonly sampled: readonly number[];

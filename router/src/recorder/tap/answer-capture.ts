@@ -4,8 +4,8 @@ import type { StoredFirst } from './stored-first.ts';
 import type { AnswerTap } from './answer-tap.ts';
 import type { ExpertsTap } from './experts-tap.ts';
 
-/** How long the end of a stream is waited for after its last choice ended: engines send counts and ids that belong to it at once. */
-const LINGER_MS = 20;
+/** How long the end of a stream is waited for after its last choice ended: engines send counts and ids that belong to it soon. */
+const LINGER_MS = 250;
 
 export interface AnswerCaptureParts {
   readonly tap: AnswerTap;

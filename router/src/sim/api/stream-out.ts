@@ -46,6 +46,8 @@ export class StreamOut implements Sink {
   }
 
   progressed(sequence: Sequence): void {
+    const { eventTokens = 1 } = sequence.script ?? {};
+    if (sequence.output.length - this.#sent.get(sequence)!.tokens < eventTokens) return;
     if (this.#stream.isBehind) this.#late.add(sequence);
     else this.#send(sequence);
   }

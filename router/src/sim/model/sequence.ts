@@ -30,6 +30,8 @@ export interface SequenceScript {
   /** At this many tokens the sequence waits for `Core.release`; `onHeld` is called after its sink was notified. */
   readonly holdAt?: number;
   readonly onHeld?: () => void;
+  /** An event of a stream has so many tokens, as with engines that sample several a step, or with `--stream-interval`. */
+  readonly eventTokens?: number;
   /** In a stream, what follows the event with the finish reason waits for this. */
   readonly beforeEnd?: () => Promise<void>;
 }

@@ -213,7 +213,9 @@ export class ChatSession {
     // The first report of its tokens was not complete.
     const known = this.tree.turns.get(id);
     if (known === undefined || this.#continued.has(known)) {
-      return { ...before, ...kept, drift: { kind: 'tokens', at: keeps + own + shared } };
+      const mask = before.mask.slice().fill(0, own + shared);
+      const drift = { kind: 'tokens', at: keeps + own + shared } as const;
+      return { ...before, ...kept, mask, finishReason: turn.finishReason, drift };
     }
     this.tree.replace(known, chat);
     this.bytes +=

@@ -185,7 +185,9 @@ export class Chats {
     const isOwn = (sample: ChatSample): boolean =>
       sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i]);
     try {
-      return readAnswer(isStream, answer, this.rules.tokenizer.pieces).find(isOwn) ?? null;
+      const { pieces } = this.rules.tokenizer;
+      const samples = [true, false].flatMap((isLast) => readAnswer(isStream, answer, pieces, isLast));
+      return samples.find(isOwn) ?? null;
     } catch (error) {
       if (error instanceof Unreadable) return null;
       throw error;

@@ -69,6 +69,7 @@ interface AnswerParts {
 }
 
 const QUOTE = 0x22;
+const isCut = ({ isTorn, finishReason }: ChatSample): boolean => isTorn && finishReason !== '';
 
 /** Makes turns of an answer, or of what came of it: choices that have ended. Throws `Unreadable`. */
 export async function keepAnswer(
@@ -82,12 +83,14 @@ export async function keepAnswer(
   const answer = came.length === 1 ? bufferOf(came[0]!) : Buffer.concat(came);
   known.before = answer;
   const tensorsOf = (sample: ChatSample, tokens: number) => keptTensors(files, expertsKey, sample, tokens);
-  const samples = readAnswer(isStream, answer, pieces).map((sample) => ({
+  const samples = readAnswer(isStream, answer, pieces, isLast).map((sample) => ({
     ...sample,
     known: knownSpans(sample, isStream, answer, facts.asked.changes),
   }));
-  const fresh = samples.filter(({ index, isTorn }) => !known.turns.has(index) && (isLast || !isTorn));
-  const isWhole = (isLast || samples.length >= known.choices) && samples.every(({ isTorn }) => !isTorn);
+  const isSample = ({ isTorn, ids }: ChatSample): boolean => !isTorn || (isLast && ids.length > 0);
+  const fresh = samples.filter((sample) => !known.turns.has(sample.index) && isSample(sample));
+  // All of its text has come, though perhaps not all ids.
+  const isWhole = (isLast || samples.length >= known.choices) && samples.every((sample) => !isCut(sample));
   // Values that were cut out are not in the copy, and a truncated response is not kept: a repeated call is sent to an engine again.
   const callKey = expertsKey === null && isWhole ? key : '';
   const kept = { answer, callKey };
@@ -97,7 +100,8 @@ export async function keepAnswer(
     for (const own of made.flatMap(filesOf)) files?.remove(own);
     return;
   }
-  if (isLast && parts.some((part) => part.includes(QUOTE))) {
+  const hasAssumed = samples.some(({ index, isTorn }) => isTorn && known.turns.has(index));
+  if (isLast && (hasAssumed || parts.some((part) => part.includes(QUOTE)))) {
     for (const sample of samples) {
       const before = known.turns.get(sample.index);
       if (before === undefined) continue;

@@ -27,7 +27,7 @@ export async function sessionRecords(
       index,
       tokens: ids.length,
       output_tokens: outputTokens,
-      finish_reason: finishReason,
+      finish_reason: finishReason || null,
       drift,
     });
     // Choices of one answer are turns of their own.
@@ -74,9 +74,9 @@ function responseOf({ answer }: Turn, request: string, pieces: TokenPieces): str
       index,
       message,
       logprobs: null,
-      finish_reason: finishReason,
+      finish_reason: finishReason || null,
       meta_info: {
-        finish_reason: { type: finishReason },
+        finish_reason: finishReason === '' ? null : { type: finishReason },
         completion_tokens: ids.length,
         output_token_logprobs: Array.from(ids, (token, i) => [numbers[i], token, null]),
         // Not of SGLang: positions whose 0 is no logprob.

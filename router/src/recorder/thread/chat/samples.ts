@@ -35,7 +35,7 @@ const WIDTHS: Readonly<Record<TensorHead['dtype'], number>> = { I64: 8, F64: 8, 
 const MAX_BYTES = 1_073_741_824;
 
 /** `Sample.Status` of miles by the end of a generation. */
-const statuses: Readonly<Record<string, string>> = { length: 'truncated', abort: 'aborted' };
+const statuses: Readonly<Record<string, string>> = { length: 'truncated', abort: 'aborted', '': 'aborted' };
 
 /**
  * The samples of a session as miles' session server hands them out (its codec, 2026-08): a safetensors file with tensors

@@ -24,7 +24,7 @@ export function outlineJson(
     prompt_tokens: turn.promptTokens,
     output_tokens: turn.outputTokens,
     cached_tokens: turn.cachedTokens,
-    finish_reason: turn.finishReason,
+    finish_reason: turn.finishReason || null,
     versions: turn.versions,
     unknown_logprobs: turn.unknownLogprobs,
     drift: turn.drift,

@@ -36,8 +36,8 @@ const finish = { choices: [{ index: 0, delta: {}, logprobs: null, finish_reason:
 const idsEvent = (...ids: readonly number[]): object => ({ choices: [], sglext: { output_ids: [ids] } });
 const stream = (...events: readonly object[]): string =>
   events.map((value) => `data: ${JSON.stringify(value)}\n\n`).join('');
-const read = (text: string) =>
-  readAnswer(true, Buffer.from(text), pieces).map(({ ids, logprobs, message, finishReason, isTorn }) => ({
+const read = (text: string, isLast = true) =>
+  readAnswer(true, Buffer.from(text), pieces, isLast).map(({ ids, logprobs, message, finishReason, isTorn }) => ({
     ids: [...ids],
     logprobs: logprobs === null ? null : [...logprobs],
     content: message.content,
@@ -90,7 +90,7 @@ test('where a token is missing, or can not be told, the record ends before it', 
   const ahead = { choices: [{ index: 0, delta: { content: 'a' }, logprobs: null }], usage: { completion_tokens: 2 } };
   assert.deepEqual(read(stream(first, word, ahead)), [known]);
   // The end has no event: its tokens are not all of them.
-  assert.deepEqual(read(stream(first, word, finish)), [known]);
+  assert.deepEqual(read(stream(first, word, finish)), [{ ...known, finishReason: '' }]);
   const { usage: _, ...uncounted } = word as { usage: unknown };
   assert.deepEqual(read(stream(first, uncounted)), [], 'without counts nothing is sure');
   assert.deepEqual(read(stream(first)), []);
@@ -103,25 +103,42 @@ test('a stream that has all but its end is whole', () => {
   ]);
 });
 
-test('a stream is whole from the event on that says why it ended, where that tells its last token', () => {
-  const ended = (finish_reason: string, matched_stop: unknown): object => ({
-    choices: [{ index: 0, delta: {}, logprobs: null, finish_reason, matched_stop }],
-  });
+const ended = (finish_reason: string, matched_stop: unknown): object => ({
+  choices: [{ index: 0, delta: {}, logprobs: null, finish_reason, matched_stop }],
+});
+
+test('while the ids of a stream are awaited, its end is taken for its last token', () => {
   const text = [first, event('word', 1, ['word', -1])];
-  const whole = { logprobs: [-1, NaN], content: 'word', isTorn: false };
-  assert.deepEqual(read(stream(...text, ended('stop', 258))), [{ ids: [256, 258], finishReason: 'stop', ...whole }]);
-  assert.deepEqual(read(stream(...text, ended('tool_calls', 258))), [
-    { ids: [256, 258], finishReason: 'tool_calls', ...whole },
-  ]);
-  assert.deepEqual(read(stream(...text, ended('length', null))), [
-    { ...whole, ids: [256], logprobs: [-1], finishReason: 'length' },
-  ]);
+  const whole = { logprobs: [-1, NaN], content: 'word', isTorn: false, finishReason: '' };
+  const readSoFar = (...events: readonly object[]) => read(stream(...text, ...events), false);
+  assert.deepEqual(readSoFar(ended('stop', 258)), [{ ids: [256, 258], ...whole }]);
+  assert.deepEqual(readSoFar(ended('tool_calls', 258)), [{ ids: [256, 258], ...whole }]);
+  assert.deepEqual(readSoFar(ended('length', null)), [{ ...whole, ids: [256], logprobs: [-1] }]);
   // What a stop text was sampled as is not told.
-  const [torn] = read(stream(...text, ended('stop', 'STOP')));
+  const [torn] = readSoFar(ended('stop', 'STOP'));
   assert.deepEqual([torn!.ids, torn!.isTorn], [[256], true]);
   // Nor the tokens of text that is ahead of them.
   const ahead = { choices: [{ index: 0, delta: { content: 'a' }, logprobs: null }], usage: { completion_tokens: 2 } };
-  assert.equal(read(stream(...text, ahead, ended('stop', 258)))[0]!.isTorn, true);
+  assert.equal(readSoFar(ahead, ended('stop', 258))[0]!.isTorn, true);
+});
+
+test('where the ids of a stream never come, its end proves no token: one may have been left out before it', () => {
+  const text = [first, event('word', 1, ['word', -1])];
+  const torn = { ids: [256], logprobs: [-1], content: 'word', isTorn: true, finishReason: '' };
+  for (const [reason, stop] of [
+    ['stop', 258],
+    ['tool_calls', 258],
+    ['length', null],
+    ['stop', 'STOP'],
+  ] as const) {
+    assert.deepEqual(read(stream(...text, ended(reason, stop))), [torn]);
+  }
+});
+
+test('of a step of several tokens the stop token is told with the text', () => {
+  const text = stream(first, event('worda', 3, ['word', -1], ['a', -2], ['<|end|>', -3]), ended('stop', 258));
+  const whole = { ids: [256, 97, 258], logprobs: [-1, -2, -3], content: 'worda', finishReason: 'stop', isTorn: false };
+  assert.deepEqual([read(text), read(text, false)], [[whole], [whole]]);
 });
 
 test('choices break off each for itself', () => {
