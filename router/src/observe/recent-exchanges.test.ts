@@ -1,7 +1,6 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
+import { memoryUsed } from '../../test/harness/memory-used.ts';
 import { exchangeOf } from '../../test/harness/policy.ts';
 import { type ExchangeRow, exchangeRow } from './exchange-rows.ts';
 import { RecentExchanges } from './recent-exchanges.ts';
@@ -120,16 +119,9 @@ test('a row that is too large drops no other row', () => {
 test('it takes no more memory than it counts', () => {
   const maxBytes = 8_000_000;
   const recent = new RecentExchanges(maxBytes);
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as () => void;
-  const used = (): number => {
-    collect();
-    const { heapUsed, arrayBuffers } = process.memoryUsage();
-    return heapUsed + arrayBuffers;
-  };
-  const before = used();
+  const before = memoryUsed();
   for (let i = 0; i < 40_000; i++) recent.take(rowOf(i, `a-session-with-a-long-name-${i}`));
-  const growth = used() - before;
+  const growth = memoryUsed() - before;
   ok(recent.size > 10_000 && recent.size < 40_000, String(recent.size));
   ok(growth < 1.05 * maxBytes, `${growth} bytes for ${recent.size} rows`);
 });
