@@ -1,4 +1,5 @@
 import type { Exchange, Seam } from '../exchange.ts';
+import { UNSET } from '../engines/weight-label.ts';
 import type { WeightSource } from '../fleet/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
@@ -171,7 +172,9 @@ export class Resume {
 
   #knownOf(worker: Worker): Known {
     const weights = this.#parts.weights?.weightsOf(worker) ?? null;
-    if (weights === null) return { version: worker.weightVersion, name: null, breaks: 0 };
+    const { weightVersion } = worker;
+    // A name that was never set tells nothing.
+    if (weights === null) return { version: weightVersion === UNSET ? null : weightVersion, name: null, breaks: 0 };
     const { snapshot, name, breaks, isSure } = weights;
     return { version: isSure ? snapshot : null, name, breaks };
   }

@@ -44,7 +44,7 @@ export class ControlBrackets implements ControlHook {
     for (const engine of workers.flatMap((worker) => this.#free(worker) ?? [])) {
       // Requests in flight get the new weights at a place that is not known.
       engine.breaks++;
-      engine.isUpdating = true;
+      engine.updates++;
     }
   }
 
@@ -53,11 +53,13 @@ export class ControlBrackets implements ControlHook {
     if (control?.pauses === 'generation') for (const engine of this.#heldOf(failed)) this.#end(engine);
     if (control?.resumes === 'generation') for (const engine of this.#heldOf(done)) this.#end(engine);
     if (control?.changesVersion !== true) return;
-    // An update without a pause.
-    const updated = [...done, ...failed].flatMap((worker) => this.#parts.find(worker) ?? []);
-    for (const engine of updated) engine.isUpdating = false;
-    const changed = done.flatMap((worker) => this.#free(worker) ?? []);
-    await Promise.all(changed.map((each) => this.#read(each)));
+    // An update without a pause. One that failed may have changed the weights, too.
+    const updated = [...done, ...failed].flatMap((worker) => this.#free(worker) ?? []);
+    await Promise.all(updated.map((engine) => this.#read(engine)));
+    for (const worker of [...done, ...failed]) {
+      const engine = this.#parts.find(worker);
+      if (engine !== undefined && engine.updates > 0) engine.updates--;
+    }
   }
 
   close(): void {
@@ -67,7 +69,8 @@ export class ControlBrackets implements ControlHook {
   /** The engine, unless a swap of the router is at work there or it is held already. */
   #free(worker: Worker): SwapEngine | null {
     const engine = this.#parts.find(worker);
-    return engine === undefined || engine.isBusy || engine.phase !== 'serving' ? null : engine;
+    if (engine === undefined || engine.isHeldByTrainer || engine.swap?.isRunning === true) return null;
+    return engine.phase === 'serving' ? engine : null;
   }
 
   #heldOf(workers: readonly Worker[]): SwapEngine[] {

@@ -44,10 +44,10 @@ export class SwapEngine implements EngineWeights {
   swap: EngineSwap | null = null;
   /** A trainer has paused it past `/swap`, and may move weights. */
   isHeldByTrainer = false;
-  /** A trainer updates it past `/swap`, without a pause. */
-  isUpdating = false;
   /** Why it may not serve although its weights are known: it is paused, by no swap of this router; null: it is not. */
   pausedBecause: string | null = null;
+  /** Updates of a trainer past `/swap`, without a pause, that have not ended. */
+  updates = 0;
   /** It was brought in by this router once. */
   hasBeenIn = false;
   /** Why it does not have what it should have; null: it has. */
@@ -66,7 +66,7 @@ export class SwapEngine implements EngineWeights {
 
   /** Its weights are about to change. */
   get isBusy(): boolean {
-    return this.isHeldByTrainer || this.isUpdating || this.swap?.isRunning === true;
+    return this.isHeldByTrainer || this.updates > 0 || this.swap?.isRunning === true;
   }
 
   get name(): string {

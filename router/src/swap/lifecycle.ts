@@ -24,6 +24,8 @@ export interface LifecycleParts {
 /** An engine that does not answer is asked again after this time, doubled each time up to the maximum. */
 const ASK_MS = 250;
 const MAX_ASK_MS = 5_000;
+/** How often an engine that has a name for its weights, and does not say it, is asked for it again: a busy one may exceed the time. */
+const MORE_ASKS = 3;
 /** The same for an engine that could not load the snapshot of the fleet. */
 const LOAD_MS = 5_000;
 const MAX_LOAD_MS = 300_000;
@@ -93,6 +95,8 @@ export class Lifecycle implements WeightJudge {
   restarted(worker: Worker): void {
     const engine = this.#parts.find(worker);
     if (engine === undefined) return;
+    // Its process was watched from before its weights became known.
+    if (engine.isSure && !engine.isBusy && engine.watch?.isOpen === true) return;
     this.#forget(engine);
     if (engine.swap?.isRunning === true) engine.swap.died('the engine was restarted');
     else this.bring(engine, 'registered');
@@ -139,7 +143,11 @@ export class Lifecycle implements WeightJudge {
       () => false,
     );
     const label = this.#parts.labels.of(engine.worker);
-    const name = isThere ? await this.#versionOf(engine) : null;
+    let name = isThere ? await this.#versionOf(engine) : null;
+    for (let i = 0; i < MORE_ASKS && isThere && name === null && engine.isLabelled; i++) {
+      await delay(ASK_MS, null, { ref: false });
+      name = await this.#versionOf(engine);
+    }
     const isSame = isThere && engine.fits(name, label.stale) && (await this.#hasKept(engine));
     // A swap that runs now replaces the weights, whatever they are.
     if (engine.isBusy || !isServing(engine)) return true;

@@ -142,6 +142,21 @@ for (const kind of ['vllm', 'sglang'] as const) {
   });
 }
 
+for (const query of ['', '?worker=']) {
+  test(`sglang: an update through the router${query === '' ? '' : ', of one worker,'} is the snapshot from then on`, async (t) => {
+    const scene = await start(t, ['sglang']);
+    const [engine] = scene.engines;
+    await scene.swap('step-7');
+    const path = `/update_weights_from_disk${query === '' ? '' : query + encodeURIComponent(engine!.url)}`;
+    const order = { model_path: '/elsewhere', weight_version: 'step-8', flush_cache: false };
+    assert.equal((await scene.post(path, order)).status, 200);
+    await askAll(scene, 'sglang', 0);
+    assert.equal(engine!.core.weightVersion, 'step-8', 'it was not loaded over');
+    const versions = new Set([...(await recorded(scene)).values()].flat());
+    assert.deepEqual(versions, new Set(['step-8']));
+  });
+}
+
 test('vllm without names: an engine that was restarted is not taken for one with the weights of before', async (t) => {
   const scene = await start(t, ['vllm']);
   const isMute = ({ core }: SwapScene['engines'][number]): void => {
