@@ -1,0 +1,41 @@
+import { deepEqual, throws } from 'node:assert/strict';
+import { test } from 'node:test';
+import { exchangeOf, fleetOf } from '../../../test/harness/policy.ts';
+import { memoryStore } from '../../choose/state.ts';
+import type { Exchange } from '../../exchange.ts';
+import type { Worker } from '../../fleet/worker.ts';
+import type { BodyThread } from '../../forward/body-calls.ts';
+import { Refused } from '../../plugin.ts';
+import { storedResponses } from './index.ts';
+
+/** A request for a response that is stored at the worker with this URL. */
+async function needing(url: string, ...urls: readonly string[]) {
+  const { fleet, workers } = fleetOf(...urls);
+  const state = memoryStore().open('responses');
+  state.set('resp_1', url);
+  const plugin = storedResponses(fleet, {} as BodyThread, state);
+  const x: Exchange = exchangeOf();
+  x.path = '/v1/responses/resp_1';
+  await plugin.classify!(x);
+  const choose = (among: readonly Worker[] = workers): string[] => plugin.choose!(x, among).map((worker) => worker.url);
+  return { fleet, workers, choose };
+}
+
+test('of the ranks of an engine the one that stored the response, else another, as the engine has it for all', async () => {
+  const { workers, choose } = await needing('http://a:1@1', 'http://a:1@0', 'http://a:1@1', 'http://b:1');
+  deepEqual(choose(), ['http://a:1@1']);
+  deepEqual(choose([workers[0]!, workers[2]!]), ['http://a:1@0']);
+  throws(() => choose([workers[2]!]), Refused);
+});
+
+test('of pairs the decode engine that stored it, with any prefill engine', async () => {
+  const { fleet, choose } = await needing('http://d1:1', 'http://other:1');
+  const add = (url: string, role: 'prefill' | 'decode'): Worker => fleet.add(url, { role }) as Worker;
+  const pairs = [
+    add('http://p1:1', 'prefill'),
+    add('http://d1:1', 'decode'),
+    add('http://p2:1', 'prefill'),
+    add('http://d2:1', 'decode'),
+  ];
+  deepEqual(choose(pairs), ['http://p1:1', 'http://p2:1', 'http://d1:1']);
+});
