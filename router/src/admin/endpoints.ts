@@ -123,6 +123,8 @@ export const endpoints: readonly Endpoint[] = [
       'POST /v1/accounts/{account}/deployments': 'Hot load: refused; deployments are configured.',
       'GET /v1/accounts/{account}/deployments/{deployment}': 'Hot load: a deployment.',
       'PATCH /v1/accounts/{account}/deployments/{deployment}': 'Hot load: changes its transition and trainer.',
+      'GET /v1/accounts/{account}/deployments/{deployment}/ledger':
+        'Hot load: the snapshots that were signalled, the latest first, with the result at each engine.',
       'DELETE /v1/accounts/{account}/deployments/{deployment}/ledger': 'Hot load: forgets the snapshots.',
     },
   ),

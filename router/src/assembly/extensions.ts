@@ -61,7 +61,12 @@ export async function startExtensions(
   const fireworks =
     scope === 'off'
       ? []
-      : (await import('../plugins/fireworks/plugins.ts')).fireworksPlugins(scope, fleet, watch.models);
+      : (await import('../plugins/fireworks/plugins.ts')).fireworksPlugins(scope, {
+          fleet,
+          models: watch.models,
+          log,
+          hasRolloutFields: loaded.plugins.some(({ name }) => name === 'rollout-fields'),
+        });
   const responses = storedResponses(fleet, bodyThread, state.open('responses'));
   const resumeParts = {
     resumesAll: config.resume === 'all',

@@ -45,6 +45,7 @@ export function chunkedAnswer(body: Buffer, plan: AnswerPlan, perf: PerfMetrics 
     chunks.push(new Map(head).set('choices', writeList([])).set('usage', usage!));
   }
   const last = chunks.at(-1);
+  if (fields.hasUsageInLast && !isNull(usage)) last?.set('usage', usage!);
   for (const [name, value] of top) {
     if (!IN_ALL.has(name) && !NOT_IN_STREAMS.has(name)) last?.set(name, value);
   }

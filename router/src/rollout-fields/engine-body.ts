@@ -47,7 +47,18 @@ export function engineBody(
   fields: RolloutFields,
   { dialect, isWhole, maySkipRows }: EngineRequest,
 ): Buffer {
-  const { isChat, isStream, echo, hasContent, hasLists, topLogprobs, matrix, isPromptOnly, perfMetrics } = fields;
+  const {
+    isChat,
+    isStream,
+    echo,
+    hasContent,
+    hasLists,
+    topLogprobs,
+    matrix,
+    isPromptOnly,
+    perfMetrics,
+    hasUsageInLast,
+  } = fields;
   const members: Record<string, string> = {};
   const removed = [...OWN];
   if (needsIds(fields)) members['return_token_ids'] = 'true';
@@ -60,7 +71,7 @@ export function engineBody(
   if (isWhole) {
     members['stream'] = 'false';
     removed.push('stream_options');
-  } else if (isStream && perfMetrics) {
+  } else if (isStream && (perfMetrics || hasUsageInLast)) {
     members['stream_options'] = '{"include_usage":true}';
   }
   const firstRow = maySkipRows ? firstRowOf(fields) : 0;
@@ -72,8 +83,9 @@ export function engineBody(
     if (echo !== null && isChat) members['prompt_logprobs'] = String(topLogprobs);
     if (firstRow > 0) members['routed_experts_prompt_start'] = String(firstRow);
   } else {
-    // Chats have experts and ids of alternatives for each choice in meta_info.
-    if (isChat && (matrix !== null || (hasContent && topLogprobs > 0)) && (isWhole || !isStream)) {
+    // Chats have experts and ids of alternatives for each choice in meta_info, and how long a request was queued.
+    const needsInfo = matrix !== null || (hasContent && (topLogprobs > 0 || perfMetrics));
+    if (isChat && needsInfo && (isWhole || !isStream)) {
       members['return_meta_info'] = 'true';
     }
     if (matrix !== null) members['return_routed_experts'] = 'true';

@@ -6,6 +6,8 @@ export interface RolloutFields {
   /** The client wants a stream. */
   readonly isStream: boolean;
   readonly includesUsage: boolean;
+  /** The last chunk of the stream has `usage`, as that of Fireworks: the client did not ask for an event of its own. */
+  readonly hasUsageInLast: boolean;
   /** The type of the numbers in routing matrices; null: none are wanted. */
   readonly matrix: 'uint8' | 'uint16' | null;
   /** How many tokens of the prompt are echoed: Infinity for all; null: no echo. */
@@ -137,10 +139,12 @@ export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): R
   const echo = echoLast ?? (isTrue('echo') ? Infinity : null);
   const maxTokens = number('max_tokens') ?? number('max_completion_tokens');
   const prompt = json('prompt');
+  const includesUsage = /"include_usage"\s*:\s*true/.test(json('stream_options')?.toString('latin1') ?? '');
   return {
     isChat,
     isStream: isTrue('stream'),
-    includesUsage: /"include_usage"\s*:\s*true/.test(json('stream_options')?.toString('latin1') ?? ''),
+    includesUsage,
+    hasUsageInLast: isRollout && !includesUsage,
     matrix: wantsMatrix ? format : null,
     echo: echo === 0 ? null : echo,
     isPromptOnly: echo !== null && maxTokens === 0,

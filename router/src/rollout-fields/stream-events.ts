@@ -33,6 +33,10 @@ export class StreamEvents {
   readonly #choices = new Map<string, Growing>();
   #promptIds: readonly number[] = [];
   #hasPerf = false;
+  /** The present event has the end of a choice. */
+  #hasEnded = false;
+  /** The chunk with the end of a choice: the last one gets `usage`, which engines send after it. */
+  #held: RawObject | null = null;
 
   constructor(plan: AnswerPlan) {
     this.#plan = plan;
@@ -43,24 +47,42 @@ export class StreamEvents {
     const [start, end] = dataOf(event);
     if (start < 0) return event;
     const data = event.subarray(start, end);
-    if (data.toString('latin1').trim() === '[DONE]') return this.#withPerf(event, perf());
+    if (data.toString('latin1').trim() === '[DONE]') return this.#afterHeld(this.#withPerf(event, perf()));
     const top = readObject(data);
     const choices = readList(top?.get('choices'));
     if (top === null || choices === null) return event;
     this.#promptIds = readIds(top.get('prompt_token_ids')) ?? this.#promptIds;
     const { fields } = this.#plan;
+    this.#hasEnded = false;
     if (choices.length > 0) top.set('choices', writeList(choices.map((json) => this.#choice(json))));
     if (!fields.returnTokenIds) top.delete('prompt_token_ids');
     const usage = top.get('usage');
     if (choices.length === 0 && !isNull(usage)) {
       const known = perf();
+      const last = this.#held;
+      if (last !== null) {
+        this.#held = null;
+        last.set('usage', usage!);
+        if (known === null) return eventOf(last);
+        this.#hasPerf = true;
+        return eventOf(last.set('perf_metrics', toJson({ ...countsOf(usage), ...known })));
+      }
       if (known !== null) {
         this.#hasPerf = true;
         top.set('perf_metrics', toJson({ ...countsOf(usage), ...known }));
         if (!fields.includesUsage) top.delete('usage');
       }
     }
-    return eventOf(top);
+    if (!fields.hasUsageInLast || !this.#hasEnded) return this.#afterHeld(eventOf(top));
+    const before = this.#afterHeld(NOTHING);
+    this.#held = top;
+    return before;
+  }
+
+  #afterHeld(event: Buffer): Buffer {
+    const held = this.#held;
+    this.#held = null;
+    return held === null ? event : Buffer.concat([eventOf(held), event]);
   }
 
   #choice(json: Buffer): Buffer {
@@ -82,6 +104,7 @@ export class StreamEvents {
     choice.text += readText(delta === null ? members.get('text') : delta.get('content')) ?? '';
     choice.isParsed ||= ['tool_calls', 'reasoning_content', 'reasoning'].some((name) => !isNull(delta?.get(name)));
     this.#tokens(members, choice);
+    this.#hasEnded ||= !isNull(members.get('finish_reason'));
     if (fields.rawOutput && !isNull(members.get('finish_reason'))) {
       const completion = choice.isParsed && choice.tokensText !== null ? choice.tokensText : choice.text;
       const content = fields.hasContent ? choice.content : null;
@@ -128,6 +151,8 @@ export class StreamEvents {
     ]);
   }
 }
+
+const NOTHING = Buffer.alloc(0);
 
 const eventOf = (top: RawObject): Buffer =>
   Buffer.concat([Buffer.from('data: '), writeObject(top), Buffer.from('\n\n')]);

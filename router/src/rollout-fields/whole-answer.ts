@@ -39,7 +39,8 @@ export function readAnswer(body: Buffer, plan: AnswerPlan, perf: PerfMetrics | n
     choices: choices.length,
   };
   const read = changesChoices(plan) ? choices.map((json) => readChoice(json, shared, plan)!) : [];
-  const perfMetrics = perf === null ? null : toJson({ ...countsOf(top.get('usage')), ...perf });
+  const queued = perf === null ? {} : queuedSecs(choices);
+  const perfMetrics = perf === null ? null : toJson({ ...countsOf(top.get('usage')), ...queued, ...perf });
   if (fields.matrix !== null && !fields.asked.includes('return_routed_experts')) {
     extension?.delete('routed_experts');
     if (extension?.size === 0) top.delete('sglext');
@@ -56,6 +57,14 @@ const changesChoices = ({ fields, dialect }: AnswerPlan): boolean =>
   fields.hasContent ||
   fields.echo !== null ||
   (fields.returnTokenIds && fields.isChat && dialect === 'sglang');
+
+/** SGLang with --enable-metrics (0.5.19) says it in `meta_info` of chats. */
+function queuedSecs(choices: readonly Buffer[]): PerfMetrics {
+  const info = readObject(readObject(choices[0] ?? NULL)?.get('meta_info') ?? NULL);
+  const json = info?.get('queue_time');
+  const secs = isNull(json) ? NaN : Number(json);
+  return Number.isFinite(secs) && secs >= 0 ? { 'prefill-queue-duration': secs } : {};
+}
 
 /** The names of Fireworks for what an engine says in `usage`. */
 export function countsOf(usage: Buffer | undefined): PerfMetrics {

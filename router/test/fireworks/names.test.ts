@@ -3,6 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { startSimEngine } from '../../src/sim/engine.ts';
 import { type Client, connectClient, request, send } from '../harness/client.ts';
 import { type Engine, answer, startEngine } from '../harness/engine.ts';
+import { recordedLog } from '../harness/log-lines.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 
@@ -52,6 +53,23 @@ for (const path of ['/v1/completions', '/v1/chat/completions']) {
     }
   });
 }
+
+test('fields that need the plugin rollout-fields are named in the log and in the response, where it is not loaded', async (t) => {
+  const { log, of } = recordedLog('warn');
+  const engine = await engineWith(t, ['served']);
+  const router = await startTestRouter(t, { workerUrls: [engine.url] }, { log });
+  const client = await connectClient(t, router.url);
+  const ask = async (fields: string) =>
+    (await pass(client, engine, '/inference/v1/completions', `{"model":"served",${fields}}`)).got;
+  const both = await ask('"include_routing_matrix":true,"raw_output":true,"echo_last":null');
+  equal(both.get('x-turnout-ignored-fields'), 'include_routing_matrix, raw_output');
+  await ask('"raw_output":true');
+  deepEqual(
+    of('field of a request has no effect without --plugin rollout-fields').map(({ field }) => field),
+    ['include_routing_matrix', 'raw_output'],
+  );
+  equal((await ask('"raw_output":false')).get('x-turnout-ignored-fields'), undefined);
+});
 
 test('an engine that serves the whole name, or its last part, gets that', async (t) => {
   const engine = await engineWith(t, ['first', MODEL, 'other']);

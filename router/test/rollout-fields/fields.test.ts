@@ -88,6 +88,20 @@ for (const kind of KINDS) {
         );
       });
 
+      if (isStream)
+        test(`${how}: by /inference the last chunk has usage, and it has a choice`, async (t) => {
+          const { stream } = await startFields(t, kind);
+          for (const perf of [false, true]) {
+            const body = { ...base, ...form, logprobs: true, perf_metrics_in_response: perf };
+            const answers = await stream(`/inference${path}`, body);
+            const last = answers.at(-1)!;
+            assert.equal(last.usage!.completion_tokens, 12);
+            assert.equal(last.choices[0]!.finish_reason, 'length');
+            assert.equal('perf_metrics' in last, perf);
+            assert.equal(answers.filter(({ usage }) => usage != null).length, 1);
+          }
+        });
+
       test(`${how}: samples have ids of their own`, async (t) => {
         const { whole } = await startFields(t, kind);
         const body = { ...form, max_tokens: 8, n: 2, seed: 7, raw_output: true, logprobs: true };

@@ -328,6 +328,21 @@ test('a newer signal supersedes a delta that is being made', async (t) => {
   await client.untilReady('v2');
 });
 
+test('the ledger can be read, the latest snapshot first', async (t) => {
+  const { client } = await startWithHook(t);
+  const read = async () => {
+    const answer = await client.call('GET', '/v1/accounts/any/deployments/dep/ledger');
+    return answer.json as unknown as { current_snapshot_identity: string; snapshots: { identity: string }[] };
+  };
+  deepEqual((await read()).snapshots, []);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  await client.signal({ identity: 'v2' });
+  await client.untilReady('v2');
+  const { current_snapshot_identity: current, snapshots } = await read();
+  deepEqual([current, snapshots.map(({ identity }) => identity)], ['v2', ['v2', 'v1']]);
+});
+
 test('after the ledger is reset only a complete snapshot is accepted', async (t) => {
   const { client, delta } = await startWithHook(t);
   await client.signal({ identity: 'v1' });

@@ -12,6 +12,7 @@ import { type WorkerAddress, readWorkerUrls } from '../../fleet/worker-url.ts';
 import { differenceIn, probe } from '../../recorder/tap/tokenizer-check/probe.ts';
 import { checkCachedTokens } from './check-cached-tokens.ts';
 import { checkGeneration } from './check-generation.ts';
+import { checkRolloutFields } from './check-rollout-fields.ts';
 import { checkTinkerWorker } from './check-tinker.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { connect } from 'node:net';
@@ -73,6 +74,7 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
   if (health.status === 200) {
     const ask = (path: string, json: string) => send(path, GENERATION_MS, json);
     findings.push(await checkGeneration(facts, ask));
+    findings.push(...checkRolloutFields(facts, config));
     const cached = await checkCachedTokens(facts, ask);
     if (cached !== null) findings.push(cached);
     if (config.tinker) findings.push(...(await checkTinkerWorker({ facts, asker, post: ask }, config)));

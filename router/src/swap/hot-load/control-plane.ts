@@ -100,7 +100,8 @@ export class ControlPlane {
   }
 }
 
-const nameIn = (c: Context): string => `accounts/${c.req.param('account')}/deployments/${c.req.param('deployment')}`;
+export const nameIn = (c: Context): string =>
+  `accounts/${c.req.param('account')}/deployments/${c.req.param('deployment')}`;
 
 const accountOf = ({ name }: Deployment): string => name?.split('/')[1] ?? OWN_ACCOUNT;
 

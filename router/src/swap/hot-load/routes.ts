@@ -3,7 +3,7 @@ import type { Logger } from '../../observe/log.ts';
 import type { DeploymentList } from '../deployment-list.ts';
 import type { Deployment, SwapSignal, WorkerStatus } from '../deployments.ts';
 import { type Build, Builds } from './builds.ts';
-import type { ControlPlane } from './control-plane.ts';
+import { type ControlPlane, nameIn } from './control-plane.ts';
 import { runDeltaHook } from './delta-hook.ts';
 import { type HotLoadSignal, readSignal } from './read-signal.ts';
 import { type RefusalStatus, refuse } from './refusal.ts';
@@ -45,12 +45,19 @@ export class HotLoadRoutes {
       const deployment = this.#deploymentOf(c);
       return deployment instanceof Response ? deployment : c.json({});
     });
-    app.delete('/v1/accounts/:account/deployments/:deployment/ledger', (c) => {
-      const { account, deployment: id } = c.req.param();
-      const names = { deployment: `accounts/${account}/deployments/${id}` };
+    const ledger = '/v1/accounts/:account/deployments/:deployment/ledger';
+    const namedBy = (c: Context): Deployment | Response => {
+      const names = { deployment: nameIn(c) };
       const { deployments } = this.#parts;
-      const deployment = deployments.find(names);
-      if (deployment === null) return refuse(c, 404, deployments.noneFor(names));
+      return deployments.find(names) ?? refuse(c, 404, deployments.noneFor(names));
+    };
+    app.get(ledger, (c) => {
+      const deployment = namedBy(c);
+      return deployment instanceof Response ? deployment : c.json(ledgerBody(`${nameIn(c)}/ledger`, deployment));
+    });
+    app.delete(ledger, (c) => {
+      const deployment = namedBy(c);
+      if (deployment instanceof Response) return deployment;
       this.#builds.drop(deployment);
       deployment.set.ledger.clear();
       return c.json({});
@@ -127,6 +134,24 @@ function statusBody(workers: readonly WorkerStatus[], build: Build | null): obje
   const engines = new Map(workers.toReversed().map((status) => [status.worker.engineUrl, status]));
   return { replicas: [...engines.values()].toReversed().map((engine) => replicaOf(engine, build)) };
 }
+
+/** The snapshots that were signalled, the latest first. */
+function ledgerBody(name: string, { set: { ledger, options } }: Deployment): object {
+  return {
+    name,
+    current_snapshot_identity: ledger.current?.identity ?? options.baseIdentity,
+    snapshots: ledger.latest(LEDGER_SHOWN).map((entry) => ({
+      identity: entry.identity,
+      reset_prompt_cache: entry.reset,
+      has_loaded: entry.hasLoaded,
+      started_at: new Date(entry.startedAt).toISOString(),
+      ended_at: entry.endedAt === null ? null : new Date(entry.endedAt).toISOString(),
+      replicas: Array.from(entry.engines, ([url, { stage, error }]) => ({ url, stage, error })),
+    })),
+  };
+}
+
+const LEDGER_SHOWN = 100;
 
 function replicaOf({ state, snapshot, target, stage, adapters }: WorkerStatus, build: Build | null): object {
   const loading =
