@@ -6,10 +6,10 @@ import { rulesOf } from './rules.ts';
 import { StopText, type TextEnd, endOf } from './stop-text.ts';
 
 /**
- * Events that bring tokens without text are kept until the text comes: an engine has a part of a character, which would be lost with it. A
- * character has four tokens at most; tokens before the last three have no text.
+ * Events that bring tokens without text are kept until the text comes: an engine has a part of a character, or bytes of none (U+FFFD), which
+ * would be lost with it. Of more, the first ones are passed on.
  */
-const MAX_KEPT_EVENTS = 3;
+const MAX_KEPT_EVENTS = 16;
 
 const OPENING_BRACE = 0x7b;
 const NO_FINISH = { reason: 'null', stop: 'null' };
@@ -50,6 +50,8 @@ export class Generation {
   isBroken = false;
   /** The event that says why it ended went out. */
   isFinished = false;
+  /** Tokens went out whose text may be still to come: another engine would not send it. */
+  isWithinText = false;
   /** A stop string that begins in an earlier part has ended it: its engine does not know. */
   isStopped = false;
   readonly #parts: GenerationParts;
@@ -139,13 +141,16 @@ export class Generation {
     this.#kept.push({ event, start: brace, part });
     if (this.#isDelta === null && part.count > part.idCount()) this.#setDelta();
     else if (this.#isDelta === null && this.#kept.length + (this.#newest === null ? 0 : 1) > 1) this.#setMode(false);
-    if (this.#isSettled(part)) return this.release();
-    return this.#kept.length > MAX_KEPT_EVENTS ? this.#take(this.#kept.shift()!) : [];
+    if (this.#isSettled(part)) return this.release(true);
+    if (this.#kept.length <= MAX_KEPT_EVENTS) return [];
+    this.isWithinText = true;
+    return this.#take(this.#kept.shift()!);
   }
 
   /** What is kept of the stream. */
-  release(): Buffer[] {
+  release(isSettled = false): Buffer[] {
     const kept = this.#kept;
+    this.isWithinText = !isSettled && (this.isWithinText || kept.length > 0);
     this.#kept = [];
     return kept.flatMap((each) => this.#take(each));
   }

@@ -131,6 +131,7 @@ export class Resume {
   #whyNot(x: Exchange, generation: Generation): string {
     const { whyNot, asked, promptIds } = generation;
     if (whyNot !== '') return whyNot;
+    if (generation.isWithinText) return 'text';
     if (!x.body.isWhole) return 'body';
     const ids = generation.sampled;
     if (ids.length >= asked.limit) return 'limit';

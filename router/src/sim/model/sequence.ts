@@ -175,14 +175,12 @@ export class Sequence {
   }
 }
 
-/** How many tokens at the end are bytes of an incomplete character. */
+/** How many tokens at the end have no text yet: engines keep text that ends with U+FFFD back, whether its bytes become a character or not. */
 function lettersOpen(ids: readonly number[]): number {
-  for (let count = 1; count <= 3; count += 1) {
-    const byte = ids.at(-count) ?? 0;
-    if (byte < 0x80 || byte > 0xff) return 0;
-    if (byte >= 0xc0) return (byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2) > count ? count : 0;
-  }
-  return 0;
+  const start = ids.findLastIndex((id) => id < 0x80 || id > 0xff) + 1;
+  let end = ids.length;
+  while (end > start && decode(ids.slice(start, end)).endsWith('\ufffd')) end -= 1;
+  return ids.length - end;
 }
 
 /** Whether a sequence has ended, after each token. */
