@@ -4,6 +4,7 @@ import { seededRandom } from '../../src/kit/rng.ts';
 import { decode, encode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
 import {
   type ChatMessage,
+  eventsOf,
   type ChatScene,
   messageOf,
   sceneOf,
@@ -623,4 +624,32 @@ test('each client has its own sessions, whatever their names', async (t) => {
   assert.equal(await recordsOf('a'), 1);
   // What steers takes the key for that, in a session too.
   assert.equal((await as('a', 'POST', `/sessions/${session}/pause_generation`, {})).status, 403);
+});
+
+test('streams of several choices: sessions are read and exported with all requests, and continue', async (t) => {
+  const scene = await startChatScene(t, {
+    kind: 'vllm',
+    sim: { timeScale: 1 },
+    router: { dataDir: temporaryFolder(t) },
+  });
+  // In which order the choices end is chance.
+  const chat = async (): Promise<void> => {
+    const session = await scene.begin();
+    const messages: ChatMessage[] = [{ role: 'user', content: 'Ten what is of the weather. '.repeat(30) }];
+    for (let turn = 0; turn < 2; turn++) {
+      const body = { model: 'sim', messages, stream: true, n: 3, temperature: 1 };
+      const { status, text } = await scene.post(`/sessions/${session}/v1/chat/completions`, body);
+      assert.equal(status, 200, text);
+      type Choice = { readonly index: number; readonly delta?: { readonly content?: string } };
+      const choices = eventsOf(text).flatMap((event) => event.choices as Choice[]);
+      const content = choices.map(({ index, delta }) => (index === 0 ? (delta?.content ?? '') : '')).join('');
+      messages.push({ role: 'assistant', content }, { role: 'user', content: `turn ${turn}` });
+    }
+    assert.equal((await scene.record(session)).metadata.tree.turns.length, 6);
+  };
+  await Promise.all(Array.from({ length: 4 }, chat));
+  const lines = (await (await fetch(`${scene.router.url}/trajectories?format=jsonl`)).text()).trim().split('\n');
+  const turns = lines.flatMap((line) => (JSON.parse(line) as { turns: Record<string, unknown>[] }).turns);
+  assert.equal(new Set(turns.map(({ id }) => id)).size, 24);
+  for (const { request, unreadable } of turns) assert.deepEqual([typeof request, unreadable], ['string', undefined]);
 });
