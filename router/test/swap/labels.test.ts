@@ -180,6 +180,19 @@ for (const kind of ['vllm', 'sglang'] as const) {
   });
 }
 
+test('a whole response whose engine names other weights has no label, and its engine is checked', async (t) => {
+  const { post, swap, engines, router } = await startSwapScene(t, ['sglang']);
+  const [{ core }] = engines as [(typeof engines)[number]];
+  await swap('v1');
+  await core.loadWeights('/elsewhere', 'v2');
+  const ask = async (): Promise<string> =>
+    modelOf(await post('/inference/v1/completions', { prompt: 'a', max_tokens: 1, model: MODEL }));
+  assert.equal(await ask(), 'sim');
+  await until('the weights of the fleet are loaded again', () => core.weightVersion === 'v1');
+  await until('it serves', () => router.fleet.eligible.length === 1);
+  assert.equal(await ask(), `${MODEL}@v1`);
+});
+
 test('with configured deployments the responses to their requests are labelled, and no others', async (t) => {
   const deployment = 'accounts/acct/deployments/dep';
   const deployments = [{ deployment, model: MODEL, snapshots: '/snapshots/{identity}' }];

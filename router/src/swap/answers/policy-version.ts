@@ -73,7 +73,9 @@ export class PolicyVersion {
     };
     this.#followed.set(x, followed);
     if (followed.by !== null) this.#open.delete(followed.by);
-    followed.by = new SampledBy(worker, this.#snapshots.weightsOf(worker));
+    const weights = this.#snapshots.weightsOf(worker);
+    // A request that was placed before the check of its engine began may get to another process.
+    followed.by = new SampledBy(worker, weights?.isSure === true ? weights : null);
     this.#open.set(followed.by, followed);
     return body;
   }
