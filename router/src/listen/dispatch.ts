@@ -227,7 +227,7 @@ function headOf({ method, path, headers, body, isTrusted = false }: DispatchRequ
   }
   const fields = new Headers(headers);
   for (const name of framing) fields.delete(name);
-  if (!fields.has('host')) fields.set('host', 'turnout');
+  if (!fields.has('host')) fields.set('host', 'localhost');
   if (typeof body === 'string') fields.set('content-length', String(Buffer.byteLength(body)));
   else if (body instanceof Uint8Array) fields.set('content-length', String(body.length));
   else if (body !== undefined) fields.set('transfer-encoding', 'chunked');
