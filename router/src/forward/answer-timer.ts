@@ -1,5 +1,7 @@
-/** How long an engine may be silent; 0: for ever. */
+/** How long an engine may do nothing; 0: for ever. */
 export interface AnswerTimeouts {
+  /** While it takes no byte of a request body. */
+  readonly requestMs: number;
   /** From the request sent to the first byte of its answer. */
   readonly firstByteMs: number;
   /** Between two reads of an answer. */

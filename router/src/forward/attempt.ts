@@ -93,7 +93,11 @@ export class Attempt implements UpstreamUser, Source {
       writeMessage(this.#connection.socket, head, pieces, changed?.length ?? body.bytes);
       this.#timer?.requestSent();
     } else {
-      this.#request = new RequestOut(x.head.isChunked, body, this.#connection, () => this.#timer?.requestSent());
+      this.#request = new RequestOut(x.head.isChunked, body, this.#connection, {
+        stallMs: answerTimeouts.requestMs,
+        onStalled: this.#onStalled,
+        onSent: () => this.#timer?.requestSent(),
+      });
       this.#request.start(head, changed);
     }
   }
@@ -333,6 +337,14 @@ export class Attempt implements UpstreamUser, Source {
     else this.#cut(`silent for ${idleMs / 1000} s`, 'stream_idle_timeout');
   };
 
+  readonly #onStalled = (): boolean => {
+    if (this.isOver || this.worker.isInSwap) return this.isOver;
+    const detail = 'it takes no byte of the request';
+    if (this.hasAnswer) this.#cut(detail);
+    else this.#fail('reset', detail);
+    return true;
+  };
+
   #fail(failure: Failure, detail: string): void {
     this.#leave();
     this.#connection.destroy();
@@ -358,6 +370,7 @@ export class Attempt implements UpstreamUser, Source {
   #leave(): void {
     this.isOver = true;
     this.#timer?.stop();
+    this.#request?.stop();
     if (this.#head?.isEventStream === true) this.worker.openStreams--;
     this.#requestBody.detach();
     if (this.sink.source === this) this.sink.source = null;

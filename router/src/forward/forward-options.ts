@@ -45,6 +45,7 @@ export const forwardOptions = (config: Config): ForwardOptions => ({
   },
   retryHung: config.retryHung,
   answerTimeouts: {
+    requestMs: config.workerWriteTimeoutSecs * 1000,
     firstByteMs: config.firstByteTimeoutSecs * 1000,
     idleMs: config.streamIdleTimeoutSecs * 1000,
   },

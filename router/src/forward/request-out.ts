@@ -5,23 +5,32 @@ import type { UpstreamConnection } from '../wire/upstream-pool.ts';
 /** Body bytes that may wait for an engine to read them before the client is paused. */
 const MAX_UNSENT_BYTES = 262_144;
 
+export interface RequestOutEvents {
+  /** 0: no limit. */
+  readonly stallMs: number;
+  /** The engine has taken no byte for that long. @returns false: it may take longer */
+  readonly onStalled: () => boolean;
+  readonly onSent: () => void;
+}
+
 /** The way of a request's body to an engine, for a body that does not go out in one write with its head. */
 export class RequestOut implements BodySink {
   isSent = false;
   readonly #isChunked: boolean;
   readonly #body: RequestBody;
   readonly #connection: UpstreamConnection;
-  readonly #onSent: () => void;
+  readonly #events: RequestOutEvents;
+  #stall: NodeJS.Timeout | null = null;
   /** What is left of a body that plugins changed. */
   #rest: Buffer | null = null;
   #isCorked = false;
 
   /** @param isChunked the client sent its body in chunks of a length that is not known */
-  constructor(isChunked: boolean, body: RequestBody, connection: UpstreamConnection, onSent: () => void) {
+  constructor(isChunked: boolean, body: RequestBody, connection: UpstreamConnection, events: RequestOutEvents) {
     this.#isChunked = isChunked;
     this.#body = body;
     this.#connection = connection;
-    this.#onSent = onSent;
+    this.#events = events;
   }
 
   /** `changed`: a body that plugins made; null: the client's. */
@@ -34,6 +43,7 @@ export class RequestOut implements BodySink {
 
   /** What was written has gone out. */
   onDrain(): void {
+    this.stop();
     if (this.#rest !== null) this.#writeRest(this.#rest);
     else if (!this.isSent) this.#body.resume();
   }
@@ -49,7 +59,28 @@ export class RequestOut implements BodySink {
   }
 
   flush(): boolean {
-    return this.#connection.socket.writableLength < MAX_UNSENT_BYTES;
+    const hasRoom = this.#connection.socket.writableLength < MAX_UNSENT_BYTES;
+    if (!hasRoom) this.#watch();
+    return hasRoom;
+  }
+
+  /** Nothing is waited for any more. */
+  stop(): void {
+    if (this.#stall !== null) clearTimeout(this.#stall);
+    this.#stall = null;
+  }
+
+  /** The client is not read meanwhile, so it can't be seen that it has left. */
+  #watch(): void {
+    const { stallMs, onStalled } = this.#events;
+    if (stallMs === 0 || this.#stall !== null) return;
+    const { socket } = this.#connection;
+    const writtenBytes = socket.bytesWritten - socket.writableLength;
+    const look = (): void => {
+      this.#stall = null;
+      if (socket.bytesWritten - socket.writableLength > writtenBytes || !onStalled()) this.#watch();
+    };
+    this.#stall = setTimeout(look, stallMs);
   }
 
   end(): void {
@@ -63,7 +94,8 @@ export class RequestOut implements BodySink {
 
   #sent(): void {
     this.isSent = true;
-    this.#onSent();
+    this.stop();
+    this.#events.onSent();
   }
 
   /** What one round of the event loop reads from the client goes out in one write. */
@@ -87,5 +119,6 @@ export class RequestOut implements BodySink {
       socket.write(bytes.subarray(at, (at += MAX_UNSENT_BYTES)));
     this.#rest = at < bytes.length ? bytes.subarray(at) : null;
     if (this.#rest === null) this.#sent();
+    else this.#watch();
   }
 }

@@ -77,3 +77,21 @@ for (const framing of ['content-length', 'chunked'] as const) {
     equal((await client.answer()).status, 200);
   });
 }
+
+for (const leaves of [true, false]) {
+  test(`an engine that takes no byte of a body is left: its client ${leaves ? 'has left too' : 'gets 502'}`, async (t) => {
+    const { client, router, engine } = await startScene(t, { workerWriteTimeoutSecs: 0.3 });
+    engine.onConnection = (connection) => connection.stall();
+    const length = 2 * SYSTEM_BUFFERS;
+    client.write(`POST /up HTTP/1.1\r\nhost: h\r\ncontent-length: ${length}\r\n\r\n`);
+    client.write(Buffer.alloc(length, 'x'));
+    await until('the request is on its way', () => engine.openSockets === 1);
+    const [exchange] = router.pipeline.inFlight;
+    if (leaves) {
+      await settled('what the router has read', () => exchange!.body.bytes);
+      client.reset();
+    } else equal((await client.answer('POST')).status, 502);
+    await untilIdle(router);
+    await until('its connection is closed', () => router.fleet.workers[0]!.pool.openCount === 0);
+  });
+}

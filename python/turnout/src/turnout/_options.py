@@ -296,6 +296,9 @@ class RouterOptions(TypedDict, total=False):
     first_byte_timeout_secs: float
     """Maximum time from a sent request to the first byte of its response. 0: no limit, because engines may queue requests for minutes. Default: 0."""
 
+    worker_write_timeout_secs: float
+    """An engine that takes no byte of a request body for this long counts as a broken connection. 0: no limit. Default: 300."""
+
     stream_idle_timeout_secs: float
     """Maximum pause within a response. 0: no limit. Default: 0."""
 

@@ -42,5 +42,10 @@ export const limitsOptions = {
     secs.default(0),
     'Maximum time from a sent request to the first byte of its response. 0: no limit, because engines may queue requests for minutes.',
   ),
+  workerWriteTimeoutSecs: option(
+    '<secs>',
+    secs.default(300),
+    'An engine that takes no byte of a request body for this long counts as a broken connection. 0: no limit.',
+  ),
   streamIdleTimeoutSecs: option('<secs>', secs.default(0), 'Maximum pause within a response. 0: no limit.'),
 } as const;

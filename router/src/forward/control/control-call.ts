@@ -25,7 +25,7 @@ const MAX_ANSWER_BYTES = 1_048_576;
 export const controlContext = (clock: CoarseClock): AttemptContext => ({
   clock,
   coalescer: null,
-  answerTimeouts: { firstByteMs: 0, idleMs: 0 },
+  answerTimeouts: { requestMs: 0, firstByteMs: 0, idleMs: 0 },
   retries: { rejects: () => false, leavesHung: () => false },
 });
 
