@@ -2,6 +2,7 @@ import type { FleetModels } from '../fleet/fleet-models.ts';
 import { STATUS_CODES } from 'node:http';
 import type { Hono } from 'hono';
 import type { Exchange } from '../exchange.ts';
+import { isOwnQuestion } from '../engines/ask.ts';
 import { sendError } from '../forward/errors.ts';
 import { RouterError } from '../kit/errors.ts';
 import { ownHead } from '../wire/response-head.ts';
@@ -35,18 +36,24 @@ export function ownEndpoints(
   return {
     isOwn,
     serve: (x) => {
+      if (isOwnQuestion(x.head)) {
+        refuse(x, new RouterError('routing_loop', 'A worker of this router is the router itself: remove the worker.'));
+        return true;
+      }
       if (!isOwn(x.path)) return orElse(x);
       const maxBytes = maxPluginBytes(x.path) ?? MAX_BODY_BYTES;
-      if (x.head.contentLength > maxBytes) refuse(x, maxBytes);
-      else x.body.whenComplete(({ bytes }) => (bytes > maxBytes ? refuse(x, maxBytes) : void answer(app, x)));
+      if (x.head.contentLength > maxBytes) refuse(x, tooLarge(maxBytes));
+      else x.body.whenComplete(({ bytes }) => (bytes > maxBytes ? refuse(x, tooLarge(maxBytes)) : void answer(app, x)));
       return true;
     },
   };
 }
 
-function refuse(x: Exchange, maxBytes: number): void {
-  const message = `The router's own endpoints take at most ${maxBytes} bytes.`;
-  sendError(x.sink, new RouterError('payload_too_large', message), 'plain');
+const tooLarge = (maxBytes: number): RouterError =>
+  new RouterError('payload_too_large', `The router's own endpoints take at most ${maxBytes} bytes.`);
+
+function refuse(x: Exchange, error: RouterError): void {
+  sendError(x.sink, error, 'plain');
   x.body.release();
   x.outcome = 'complete';
 }

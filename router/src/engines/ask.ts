@@ -1,8 +1,17 @@
 import { objectIn } from '../kit/json-object.ts';
+import { randomUUID } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { isIP } from 'node:net';
+import type { RequestHead } from '../wire/request-head.ts';
 import { type Endpoint, reach } from '../wire/upstream-pool.ts';
+
+/** The field in which the router's own questions name this process, so that the router sees when they come back to it. */
+const ASKER_FIELD = 'x-turnout-asker';
+const ASKER = randomUUID();
+
+/** This router sent the request itself: one of its workers is the router. */
+export const isOwnQuestion = (head: RequestHead): boolean => head.get(ASKER_FIELD) === ASKER;
 
 /** The request exceeded its timeout. */
 export class NoAnswer extends Error {}
@@ -39,6 +48,7 @@ export function ask(
       method: options.method ?? 'GET',
       agent: false,
       headers: {
+        [ASKER_FIELD]: ASKER,
         ...(host === undefined ? {} : { host }),
         ...(authorization === undefined || authorization === '' ? {} : { authorization }),
         ...(json === undefined

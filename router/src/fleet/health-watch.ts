@@ -258,6 +258,7 @@ export class HealthWatch {
 async function problemOf(asker: Asker, path: string): Promise<string | null> {
   try {
     const { status } = await asker(path);
+    if (status === 508) return `${path} answered 508: the worker is this router itself`;
     return status >= 200 && status < 300 ? null : `${path} answered ${status}`;
   } catch (error) {
     return (error as NodeJS.ErrnoException).code ?? (error as Error).message;

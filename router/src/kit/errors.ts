@@ -181,6 +181,12 @@ export const errorTable = {
     meaning: 'The engine hung before the first byte, and the request could not be retried on another worker.',
     advice: 'Retry; restart the engine.',
   },
+  routing_loop: {
+    status: 508,
+    isRetryable: false,
+    meaning: "A question of the router to a worker came back to the router: the worker's address is the router's own.",
+    advice: 'Remove the worker (DELETE /workers/ID).',
+  },
   queue_timeout: {
     status: 503,
     isRetryable: true,

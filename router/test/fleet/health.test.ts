@@ -6,6 +6,7 @@ import { request, send } from '../harness/client.ts';
 import { type ControlAnswer, answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { recordedLog } from '../harness/log-lines.ts';
 import { HELLO, type RouterOptions, startTestRouter } from '../harness/router.ts';
+import type { Worker } from '../../src/fleet/worker.ts';
 import { until } from '../harness/within.ts';
 
 const FAST: RouterOptions = {
@@ -106,6 +107,16 @@ for (const resolver of ['refuses', 'does not answer'] as const) {
     match((await send(t, router.url, HELLO)).text, /1 unhealthy \(its host name cannot be resolved/);
   });
 }
+
+test('a worker that is the router itself gets no requests', async (t) => {
+  const { engine } = await patient(t);
+  const router = await startTestRouter(t, { ...FAST, workerUrls: [engine.url] });
+  const own = router.fleet.add(router.url.replace('127.0.0.1', 'localhost'), { isOperators: true }) as Worker;
+  await until('it is found out', () => own.problem !== null);
+  match(own.problem!, /508: the worker is this router itself/);
+  ok(!router.fleet.isEligible(own));
+  for (let i = 0; i < 4; i++) equal((await send(t, router.url, HELLO)).text, '"ok"');
+});
 
 test('failures that are not in a row do not add up', async (t) => {
   const { engine, state } = await patient(t);
