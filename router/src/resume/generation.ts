@@ -52,6 +52,8 @@ export class Generation {
   isFinished = false;
   /** Tokens went out whose text may be still to come: another engine would not send it. */
   isWithinText = false;
+  /** The last event that went out has several tokens: of the last ones the text may be still to come. */
+  isEndUnsure = false;
   /** A stop string that begins in an earlier part has ended it: its engine does not know. */
   isStopped = false;
   readonly #parts: GenerationParts;
@@ -271,6 +273,8 @@ export class Generation {
       if (this.ids.length === before && part.textBytes > 0 && part.finish === '') this.whyNot ||= 'ids';
     }
     this.#learn(part);
+    const fresh = this.#isDelta === true ? this.ids.length - before : part.count - this.#count;
+    this.isEndUnsure = fresh > 1 && part.textBytes >= 0;
     this.#count = part.count;
     const released = this.#released(part);
     const text = released === null ? null : released.text;

@@ -45,6 +45,10 @@ const MAX_BODY_BYTES = 8_388_608;
 /** What is kept of all generations in flight, without their requests. */
 const MAX_KEPT_BYTES = 268_435_456;
 
+/** So many tokens tell whether the last ones are a part of a character. */
+const LAST_TOKENS = 16;
+const DETOKENIZE_MS = 2_000;
+
 interface Followed {
   /** null: its request was not read yet, or it can't be continued. */
   generation: Generation | null;
@@ -201,14 +205,16 @@ export class Resume {
     return first === null ? workers : workers.filter(({ engine }) => engine === first.engine);
   }
 
-  #requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer {
+  #requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
     const followed = this.#followed.get(x);
     if (followed === undefined) return body;
     followed.known = this.#knownOf(worker);
     const form = formOf(x.engineTarget === '' ? x.head.target : x.engineTarget);
     const before = followed.generation;
-    if (before !== null && before.ids.length > 0)
-      return this.#continued(before, form === null ? null : readAsked(form, body), body);
+    if (before !== null && before.ids.length > 0) {
+      const rest = this.#continued(before, form === null ? null : readAsked(form, body), body);
+      return before.isEndUnsure ? this.#unlessWithinText(before, worker, rest) : rest;
+    }
     const asked = form === null || body.length > MAX_BODY_BYTES ? null : readAsked(form, body);
     followed.generation = null;
     followed.reason = reasonOf(x, worker, asked, body);
@@ -242,6 +248,18 @@ export class Resume {
       throw new Refused(new RouterError('upstream_reset', 'The engine failed, and no other engine can continue.'));
     }
     return continuedBody(body, asked, { ids, promptIds }, showsStops);
+  }
+
+  /** Asks an engine whether the tokens so far end within a character. An engine that can't say is taken to say no. */
+  async #unlessWithinText(generation: Generation, worker: Worker, rest: Buffer): Promise<Buffer> {
+    const question = JSON.stringify({ tokens: generation.ids.slice(-LAST_TOKENS) });
+    const reply = await worker.post('/detokenize', question, DETOKENIZE_MS).catch(() => null);
+    if (reply?.status === 200 && endsWithinText(reply.text)) {
+      add(this.unresumed, 'text');
+      throw new Refused(new RouterError('upstream_reset', 'The engine failed within a character of its text.'));
+    }
+    generation.isEndUnsure = false;
+    return rest;
   }
 
   /** The engine ended a generation by an abort. @returns whether it is continued */
@@ -280,6 +298,17 @@ function reasonOf(x: Exchange, { engine }: Worker, asked: Asked | null, body: Bu
   if (engine === 'openai' || (engine === null && asked.form === 'completions' && asked.stops.length > 0))
     return 'engine';
   return '';
+}
+
+/** @param json vLLM answers with `prompt`, SGLang with `text` */
+function endsWithinText(json: string): boolean {
+  try {
+    const { prompt, text } = JSON.parse(json) as { readonly prompt?: unknown; readonly text?: unknown };
+    const shown = prompt ?? text;
+    return typeof shown === 'string' && shown.endsWith('\ufffd');
+  } catch {
+    return false;
+  }
 }
 
 const add = (counts: Map<string, number>, key: string): void => void counts.set(key, (counts.get(key) ?? 0) + 1);

@@ -266,3 +266,34 @@ test('an event that is too large to be kept passes as it comes', async (t) => {
   await untilIdle(s.router);
   assert.equal(await s.metric('turnout_retry_buffer_bytes'), 'turnout_retry_buffer_bytes 0');
 });
+
+for (const [name, said, isContinued] of [
+  ['within a character', '{"text":"<7>\\ufffd"}', false],
+  ['behind a character', '{"text":"<7><8><9>"}', true],
+  ['where its engine does not say', '{"error":"unknown"}', true],
+] as const) {
+  test(`an event of several tokens ends ${name}: ${isContinued ? 'continued' : 'not continued'}`, async (t) => {
+    const s = await scene(t);
+    const body = { ...BODY, sampling_params: { max_new_tokens: 8 } };
+    s.client.write(post('/generate', body));
+    const first = await s.engines[0].next();
+    await first.payload();
+    first.beginStream();
+    first.connection.write(chunk(event([7])) + chunk(event([7, 8, 9])));
+    await s.client.read('<9>');
+    first.connection.reset();
+    const question = await s.engines[1].next();
+    assert.equal(question.target, '/detokenize');
+    assert.deepEqual(await payloadOf(question), { tokens: [7, 8, 9] });
+    question.answer(said);
+    if (isContinued) {
+      const rest = await s.engines[1].next();
+      assert.deepEqual((await payloadOf(rest))['input_ids'], [1, 2, 3, 7, 8, 9]);
+      return;
+    }
+    await s.client.ended;
+    const metric = 'turnout_unresumed_total{reason="text"}';
+    assert.equal(await s.metric(metric), `${metric} 1`);
+    assert.equal(s.engines[1].requests.length, 1);
+  });
+}
