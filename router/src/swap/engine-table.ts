@@ -142,10 +142,10 @@ export class EngineTable implements Snapshots {
     return new Map(Object.entries(counts));
   }
 
-  /** When the oldest swap began that has not ended (Unix ms); null: there is none. */
+  /** When the oldest swap began that has not ended, by the monotonic clock; null: there is none. */
   get openSinceMs(): number | null {
     const open = [...this.sets.values()].flatMap(({ ledger: { last } }) =>
-      last === null || last.endedAt !== null ? [] : [last.startedAt],
+      last === null || last.endedAt !== null ? [] : [last.beganMs],
     );
     return open.length === 0 ? null : Math.min(...open);
   }

@@ -37,6 +37,8 @@ export type EngineRecord = z.output<typeof engine>;
 export interface LedgerEntry extends z.output<typeof entry> {
   /** By the engine's URL. Of older swaps they are forgotten. */
   readonly engines: Map<string, EngineRecord>;
+  /** When it started, by the monotonic clock. */
+  readonly beganMs: number;
 }
 
 /** Older ones are forgotten. */
@@ -59,7 +61,9 @@ export class Ledger {
       const [, seq, url] = name.startsWith(`${key}|`) ? name.split('|') : [];
       if (url !== undefined) records.set(Number(seq), [...(records.get(Number(seq)) ?? []), [url, json]]);
       const read = url === undefined && seq !== undefined ? entry.safeParse(parseJson(json)) : null;
-      if (read?.success === true) this.#entries.push({ ...read.data, engines: new Map() });
+      if (read?.success !== true) continue;
+      const beganMs = performance.now() - Math.max(0, Date.now() - read.data.startedAt);
+      this.#entries.push({ ...read.data, engines: new Map(), beganMs });
     }
     this.#entries.sort((a, b) => a.seq - b.seq);
     for (const { seq, engines } of this.#entries) {
@@ -126,6 +130,7 @@ export class Ledger {
       namespace: order.reset === 'none' ? before.namespace : `${order.identity}#${seq}`,
       resetAllSeq: order.reset === 'all' ? seq : before.resetAllSeq,
       engines: new Map(),
+      beganMs: performance.now(),
     };
     this.#entries.push(added);
     this.save(added);
@@ -136,7 +141,7 @@ export class Ledger {
   }
 
   save(changed: LedgerEntry): void {
-    const { engines: _, ...kept } = changed;
+    const { engines: _, beganMs: __, ...kept } = changed;
     this.#state.set(this.#nameOf(changed), JSON.stringify(kept));
   }
 

@@ -1,4 +1,4 @@
-import { deepEqual, equal, notEqual } from 'node:assert/strict';
+import { deepEqual, equal, notEqual, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { memoryStore } from '../choose/state.ts';
 import { Ledger, type Reset } from './ledger.ts';
@@ -85,7 +85,10 @@ test('the ledger survives, also with a line that is cut; its numbers are not use
   state.set('other|10', state.get('all|1')!);
 
   const again = new Ledger(state, 'all');
-  deepEqual([again.current, again.last?.identity], [first, 'b']);
+  const { current, last } = again;
+  // It began when its date says, by the clock of this process.
+  ok(current!.beganMs < first.beganMs - 3_600_000);
+  deepEqual([{ ...current, beganMs: 0 }, last?.identity], [{ ...first, beganMs: 0 }, 'b']);
   again.clear();
   equal(again.current, null);
   equal(new Ledger(state, 'all').add(order, 7).seq, 3);

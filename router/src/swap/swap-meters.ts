@@ -45,7 +45,7 @@ export class SwapMeters {
       engines: () => engines.countsByPhase(),
       waiting: () => gate.waiting,
       refused: () => gate.refused,
-      openSecs: () => (engines.openSinceMs === null ? 0 : Math.max(0, Date.now() - engines.openSinceMs) / 1000),
+      openSecs: () => (engines.openSinceMs === null ? 0 : (performance.now() - engines.openSinceMs) / 1000),
     };
   }
 }

@@ -54,8 +54,9 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
       'forward/failover.ts',
       'observe/metrics/process.ts',
       ...trajectories,
-      // The ledger of swaps has dates.
+      // The ledger of swaps has dates. How long ago a swap of an earlier process started: from then on the other clock counts.
       'swap/api.ts',
+      'swap/ledger.ts',
       'swap/worker-set.ts',
       // A part of the ids of samples, which tells two starts of the router apart.
       'tinker/futures.ts',
