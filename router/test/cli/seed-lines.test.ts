@@ -1,11 +1,9 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { type EngineRequest, startEngine } from '../harness/engine.ts';
 import { startFakeKube } from '../harness/kube-api.ts';
 import { PairWorld } from '../harness/pairs.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 import { turnout } from './turnout.ts';
 import { VllmWorld } from '../harness/vllm-pairs.ts';
@@ -135,8 +133,7 @@ async function start(t: TestContext, line: string) {
     names.map((_, i) => startEngine(t, { onRequest: (asked) => asked.answer(`"${i}"`) })),
   );
   const home = names.reduce((text, name, i) => text.replaceAll(name, engines[i]!.url), line);
-  const logs = mkdtempSync(join(tmpdir(), 'turnout-seed-'));
-  t.after(() => rmSync(logs, { recursive: true }));
+  const logs = temporaryFolder(t);
   const words = wordsOf(home.replaceAll('0.0.0.0', '127.0.0.1').replace('./router_logs', logs));
   const run = turnout(t, [...words, '--port', '0', '--prometheus-port', '0']);
   return { run, engines };

@@ -1,10 +1,10 @@
 import { randomInt } from 'node:crypto';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { type Turnout, turnout } from '../cli/turnout.ts';
 import { until } from '../harness/within.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 export interface Launched extends Turnout {
   readonly url: string;
@@ -20,8 +20,7 @@ const STARTS_WITHIN_MS = 20_000;
 
 /** Flags of the router in these tests, with `prefix` before each name that is the router's own. */
 export function routerFlags(t: TestContext, prefix = '--'): { flags: string[]; logDir: string } {
-  const logDir = mkdtempSync(join(tmpdir(), 'turnout-launch-'));
-  t.after(() => rmSync(logDir, { recursive: true }));
+  const logDir = temporaryFolder(t);
   const own = `prometheus-port 0 policy round_robin health-check-interval-secs 0.2 log-dir ${logDir}`.split(' ');
   const named = own.map((word, i) => (i % 2 === 0 ? `${prefix}${word}` : word));
   return { flags: ['--port', '0', ...named], logDir };

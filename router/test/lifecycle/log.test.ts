@@ -1,33 +1,18 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
-import {
-  existsSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  readdirSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, openSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { turnout } from '../cli/turnout.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { post, startEngines } from '../harness/fleet.ts';
 import { freePort } from '../harness/free-port.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
 const ports = ['--port', '0', '--prometheus-port', '0', '--disable-health-check'];
 const listening = /listening on (http:\/\/127\.0\.0\.1:\d+)/;
-
-function folderFor(t: TestContext): string {
-  const folder = mkdtempSync(join(tmpdir(), 'turnout-logs-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
 
 interface Line {
   readonly level: string;
@@ -45,7 +30,7 @@ const levels = ['debug', 'info', 'warning', 'error', 'critical'] as const;
 for (const [at, level] of levels.entries()) {
   test(`--log-level ${level}: nothing below it is written`, async (t) => {
     const [engine] = await startEngines(t, 1);
-    const folder = folderFor(t);
+    const folder = temporaryFolder(t);
     const file = join(folder, 'turnout.yaml');
     writeFileSync(file, `worker-urls: [${engine!.url}]\nprometheus-port: 0\ndisable-health-check: true\n`);
     // At critical nothing says where it listens.
@@ -75,7 +60,7 @@ for (const [at, level] of levels.entries()) {
 
 test('--log-dir: the log goes to files too, which rotate', async (t) => {
   const [engine] = await startEngines(t, 1);
-  const folder = join(folderFor(t), 'logs');
+  const folder = join(temporaryFolder(t), 'logs');
   const files = ['--log-dir', folder, '--log-max-bytes', '4096', '--log-max-files', '3', '--access-log'];
   const run = turnout(t, ['serve', ...ports, ...files, '--worker-urls', engine!.url]);
   const [, url] = await run.says(listening);
@@ -148,7 +133,7 @@ test(
   'without --log-format: text on a terminal, json in files',
   { skip: !hasScript && 'needs script(1)' },
   async (t) => {
-    const folder = folderFor(t);
+    const folder = temporaryFolder(t);
     const bin = join(import.meta.dirname, '../../bin/turnout.js');
     const command = [process.execPath, bin, 'serve', ...ports, '--log-dir', folder].join(' ');
     const child = spawn(script, ['-qefc', command, '/dev/null'], { stdio: ['pipe', 'pipe', 'inherit'] });
@@ -166,7 +151,7 @@ const hasFullDevice = process.platform === 'linux';
 
 test('a full disk costs lines, which are counted, and nothing else', { skip: !hasFullDevice }, async (t) => {
   const [engine] = await startEngines(t, 1);
-  const folder = folderFor(t);
+  const folder = temporaryFolder(t);
   symlinkSync('/dev/full', join(folder, 'turnout.log'));
   const run = turnout(t, ['serve', ...ports, '--log-dir', folder, '--access-log', '--worker-urls', engine!.url]);
   const [, url] = await run.says(listening);

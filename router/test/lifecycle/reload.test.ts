@@ -1,14 +1,14 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { pino } from 'pino';
 import { loadConfig } from '../../src/config/load.ts';
 import { turnout } from '../cli/turnout.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { connectAsker, post, startEngines, startFleetScene } from '../harness/fleet.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
 interface Line {
@@ -133,17 +133,11 @@ test('a policy that was set while running stays until the configuration says som
   match(JSON.stringify(await policy()), /round_robin/);
 });
 
-function folderFor(t: TestContext): string {
-  const folder = mkdtempSync(join(tmpdir(), 'turnout-reload-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
-
 test('SIGHUP under load: no request fails, sessions keep their engines, streams go on', async (t) => {
   const engines = await startEngines(t, 3);
   const held = await startEngines(t, 1);
   held[0]!.onRequest = null;
-  const file = join(folderFor(t), 'turnout.yaml');
+  const file = join(temporaryFolder(t), 'turnout.yaml');
   const write = (more: string) => {
     const urls = engines.map(({ url }) => url).join(', ');
     writeFileSync(file, `port: 0\nprometheus-port: 0\ndisable-health-check: true\nworker-urls: [${urls}]\n${more}`);
@@ -188,7 +182,7 @@ test('SIGHUP under load: no request fails, sessions keep their engines, streams 
 });
 
 test('SIGHUP: a file that was emptied removes no worker; an empty list does', async (t) => {
-  const file = join(folderFor(t), 'turnout.yaml');
+  const file = join(temporaryFolder(t), 'turnout.yaml');
   const basics = 'port: 0\nprometheus-port: 0\ndisable-health-check: true\n';
   writeFileSync(file, `${basics}worker-urls: ["127.0.0.1:9"]\n`);
   const run = turnout(t, ['--config', file]);
@@ -208,7 +202,7 @@ test('SIGHUP: a file that was emptied removes no worker; an empty list does', as
 });
 
 test('SIGHUP changes the level of the log', async (t) => {
-  const file = join(folderFor(t), 'turnout.yaml');
+  const file = join(temporaryFolder(t), 'turnout.yaml');
   writeFileSync(
     file,
     'port: 0\nprometheus-port: 0\npolicy: consistent_hash\nworker-urls: ["127.0.0.1:9"]\ndisable-health-check: true\n',

@@ -1,20 +1,14 @@
 import { deepEqual, ok } from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { type StateMap } from '../../src/choose/state.ts';
 import { fileStore } from '../../src/choose/state-files.ts';
 import { seededRandom } from '../../src/kit/rng.ts';
 import { until } from '../harness/within.ts';
-
-function folderFor(t: TestContext): string {
-  const folder = mkdtempSync(join(tmpdir(), 'turnout-state-killed-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  return folder;
-}
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 const fail = (error: Error): void => {
   throw error;
@@ -35,7 +29,7 @@ function change(state: Record<string, string>, n: number, keys: number): void {
 }
 
 test('a file that ends at any byte holds what was set up to there, and is whole after the next start', async (t) => {
-  const folder = folderFor(t);
+  const folder = temporaryFolder(t);
   const path = join(folder, 's.jsonl');
   const changes = [
     ['a', '1'],
@@ -72,7 +66,7 @@ test('a writer killed at any moment leaves a state that it went through, no olde
   const random = seededRandom(7);
   const program = join(import.meta.dirname, 'state-writer.ts');
   for (let run = 0; run < 6; run++) {
-    const folder = folderFor(t);
+    const folder = temporaryFolder(t);
     // Few keys: the file is written anew all the time, as it has many more lines than are alive.
     const keys = run % 2 === 0 ? 3 : 400;
     let flushed = 0;

@@ -1,12 +1,10 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { type Client, connectClient, request } from '../harness/client.ts';
 import { type Engine, type EngineRequest, STREAM_HEAD, answer, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 const PATH = '/v1/responses';
 const JSON_TYPE = ['content-type: application/json'];
@@ -136,8 +134,7 @@ test('an unknown id is left to an engine, with or without a session key', async 
 });
 
 test('with --data-dir the engines of stored responses are known after a restart', async (t) => {
-  const dataDir = mkdtempSync(join(tmpdir(), 'turnout-responses-'));
-  t.after(() => rmSync(dataDir, { recursive: true }));
+  const dataDir = temporaryFolder(t);
   const { client, router, engines } = await startScene(t, { dataDir });
   await ask(client, post(PATH, {}));
   const { id, by } = await ask(client, post(PATH, {}));
