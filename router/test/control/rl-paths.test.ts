@@ -8,6 +8,12 @@ const JSON_TYPE = ['content-type: application/json'];
 /** More digits than a double has. */
 const REPLY = '{"success":true,"seq_id":18446744073709551615}';
 
+const postOf = (body: string): RequestInit => ({
+  method: 'POST',
+  headers: { 'content-type': 'application/json' },
+  body,
+});
+
 interface Reply {
   readonly status: number;
   readonly text: string;
@@ -54,7 +60,7 @@ test('a request for one engine: the body, the query and the digits stay', async 
   const { id, url } = workers[1]!;
   const body = '{"model_path":"/ckpt/42","n":18446744073709551615}';
   const path = `/v1/rl/workers/${id}/engine/update_weights_from_disk?a=1&selector=x`;
-  const { status, text, json } = await ask(path, { method: 'POST', body });
+  const { status, text, json } = await ask(path, postOf(body));
   equal(status, 200);
   deepEqual([json['worker_id'], json['url'], json['status']], [id, url, 200]);
   match(text, /"seq_id":18446744073709551615/);
@@ -63,7 +69,7 @@ test('a request for one engine: the body, the query and the digits stay', async 
 
 test('a request for all engines, or for some, with a result for each', async (t) => {
   const { ask, bodies, engines, workers, router } = await startScene(t);
-  const init = { method: 'POST', body: '{"mode":"abort"}' };
+  const init = postOf('{"mode":"abort"}');
   const all = await ask(`/v1/rl/engine/pause_generation?selector=${encodeURIComponent('connection_mode=http')}`, init);
   equal(all.status, 200);
   deepEqual([all.json['total'], all.json['succeeded'], all.json.failed], [3, 3, []]);
