@@ -69,6 +69,7 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   swapSnapshots: ['/snapshots/{identity}'],
   swapTransition: ['sync'],
   swapBaseIdentity: ['step-0'],
+  allowedHosts: ['router.example, *.example', ['router.example', '*.example']],
   tinkerTrainer: ['http://trainer:8000'],
   tinkerWeights: ['/ckpt/{model_id}/{checkpoint}'],
 };
