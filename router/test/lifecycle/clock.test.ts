@@ -56,6 +56,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
       ...trajectories,
       // The ledger of swaps has dates. How long ago a swap of an earlier process started: from then on the other clock counts.
       'swap/api.ts',
+      'swap/hot-load/routes.ts',
       'swap/ledger.ts',
       'swap/worker-set.ts',
       // A part of the ids of samples, which tells two starts of the router apart.
