@@ -36,8 +36,9 @@ interface Segment {
   readonly to: number;
 }
 
-function segmentsOf({ seams, worker, sampled }: SoakTurn): Segment[] {
-  const ends = [...seams.map(({ at }) => at), sampled.length];
+function segmentsOf({ seams, worker, sampled, tokens, output_tokens: outputTokens }: SoakTurn): Segment[] {
+  // A seam is a position among all tokens that the turn adds, those of its prompt too.
+  const ends = [...seams.map(({ at }) => at - (tokens - outputTokens)), sampled.length];
   return ends.map((to, i) => ({ worker: seams[i]?.worker ?? worker, from: ends[i - 1] ?? 0, to }));
 }
 

@@ -281,7 +281,9 @@ export async function exporter(scene: SoakScene, everyMs: number): Promise<void>
     const format = i % 3 === 2 ? 'parquet' : 'jsonl';
     const whole = fetch(`${url}/trajectories?format=${format}`).then(async (response) => {
       const { byteLength } = await response.arrayBuffer();
-      if (response.status !== 200) throw new Error(`an export was answered with ${response.status}`);
+      // Only so many exports run at once.
+      if (response.status !== 200 && response.status !== 503)
+        throw new Error(`an export was answered with ${response.status}`);
       return byteLength;
     });
     counts.exportedBytes += (await unhung(scene, 'an export', whole)) ?? 0;
