@@ -126,19 +126,22 @@ export const NO_PLUGINS = new PluginChain([]);
 /** The plugins of a router. */
 export class Plugins {
   readonly #plugins: Plugin[];
+  #retargets: boolean;
 
   constructor(plugins: readonly Plugin[]) {
     this.#plugins = [...plugins];
+    this.#retargets = plugins.some(({ retarget }) => retarget !== undefined);
   }
 
   /** Adds a plugin of the router's own before the others; exchanges that have begun do not get it. */
   addFirst(plugin: Plugin): void {
     this.#plugins.unshift(plugin);
+    this.#retargets ||= plugin.retarget !== undefined;
   }
 
   /** @returns the failure of a plugin */
   retarget(x: Exchange): RouterError | null {
-    if (this.#plugins.length === 0) return null;
+    if (!this.#retargets) return null;
     const { target } = x.head;
     // The path is not known yet.
     const failure = this.#askAll(target, (plugin) => plugin.retarget?.(x));
