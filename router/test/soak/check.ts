@@ -42,6 +42,44 @@ function segmentsOf({ seams, worker, sampled, tokens, output_tokens: outputToken
   return ends.map((to, i) => ({ worker: seams[i]?.worker ?? worker, from: ends[i - 1] ?? 0, to }));
 }
 
+/** A response that its client got to its end. */
+export interface Whole {
+  readonly name: string;
+  readonly choices: number;
+}
+
+const startOf = ({ keeps, tokens, output_tokens }: SoakTurn): number => keeps + tokens - output_tokens;
+
+/**
+ * How many choices of complete responses are not on record to their ends.
+ *
+ * @param of what engines sampled for the request of a name
+ */
+export function missingOf(
+  rows: readonly Row[],
+  whole: readonly Whole[],
+  of: (name: string) => readonly Sampled[],
+): number {
+  const turns = new Map(rows.flatMap((row) => row.turns.map((turn) => [turn.id, turn as SoakTurn])));
+  const ends = [...turns.values()].map((turn) => {
+    const { worker, from } = segmentsOf(turn).at(-1)!;
+    return [worker, startOf(turn) + from, ...turn.sampled.slice(from)].join();
+  });
+  let missing = 0;
+  for (const { name, choices } of whole) {
+    let found = 0;
+    for (const { engineUrl, inputIds, outputIds } of of(name)) {
+      const at = ends.indexOf([engineUrl, inputIds.length, ...outputIds].join());
+      if (at === -1 || found === choices) continue;
+      // Requests that are equal sample the same: each has its own turn.
+      ends.splice(at, 1);
+      found++;
+    }
+    missing += choices - found;
+  }
+  return missing;
+}
+
 /**
  * Compares the rows of a session with what engines did for its requests.
  *
@@ -56,7 +94,7 @@ export function compare(rows: readonly Row[], sampled: readonly Sampled[], verdi
       seen.add(turn.id);
       verdict.turns++;
       verdict.tokens += turn.sampled.length;
-      const start = turn.keeps + turn.tokens - turn.output_tokens;
+      const start = startOf(turn);
       for (const segment of segmentsOf(turn)) {
         const { worker, from, to } = segment;
         const ids = turn.sampled.slice(from, to);

@@ -3,7 +3,7 @@ import { chatDialect } from '../exact/chat-dialect.ts';
 import { readRows } from '../exact/journal.ts';
 import { newAgent, post } from '../exact/post.ts';
 import { TinkerClient, asked } from '../tinker/scene.ts';
-import { type Verdict, compare } from './check.ts';
+import { type Verdict, type Whole, compare, missingOf } from './check.ts';
 import type { SoakFleet } from './fleet.ts';
 
 /** No request of this load takes so long, whatever fails. */
@@ -127,7 +127,12 @@ function readText(parts: readonly string[]): { text: string } {
 }
 
 /** The session's rows when all that clients got is on record, or after `SETTLE_MS`; compared, and deleted. */
-async function settle(scene: SoakScene, session: string, names: readonly string[], whole: number): Promise<void> {
+async function settle(
+  scene: SoakScene,
+  session: string,
+  names: readonly string[],
+  whole: readonly Whole[],
+): Promise<void> {
   const { url, fleet, verdict } = scene;
   const deadline = performance.now() + SETTLE_MS;
   for (;;) {
@@ -138,14 +143,14 @@ async function settle(scene: SoakScene, session: string, names: readonly string[
     );
     if (text === null) return;
     const rows = readRows(text);
-    const turns = new Set(rows.flatMap((row) => row.turns.map(({ id }) => id))).size;
-    if (turns < whole && performance.now() < deadline) {
+    const missing = missingOf(rows, whole, (name) => fleet.of(name));
+    if (missing > 0 && performance.now() < deadline) {
       await delay(100);
       continue;
     }
-    if (turns < whole) {
-      verdict.missing += whole - turns;
-      verdict.says(`session ${session}: ${turns} turns are on record, its clients got ${whole} complete responses`);
+    if (missing > 0) {
+      verdict.missing += missing;
+      verdict.says(`session ${session}: of complete responses ${missing} choices are not on record`);
     }
     // What engines are killed for or clients leave is noted by the engine a moment later.
     await delay(50);
@@ -174,7 +179,7 @@ export async function chats(scene: SoakScene, client: string): Promise<void> {
     const { session_id: session } = (await begun.json()) as { session_id: string };
     const kind = random() < 0.5 ? 'sglang' : 'vllm';
     const names: string[] = [];
-    let whole = 0;
+    const whole: Whole[] = [];
     const messages: object[] = [{ role: 'user', content: `${client}.${s} begins` }];
     for (let turn = 0; turn < 4; turn++) {
       const n = random() < 0.4 ? 3 : 1;
@@ -192,8 +197,9 @@ export async function chats(scene: SoakScene, client: string): Promise<void> {
         const name = `${client}.${s}.${names.length}`;
         names.push(name);
         const path = `/sessions/${session}/v1/chat/completions`;
-        answer = (await ask(scene, name, path, { ...body, ...(kind === 'sglang' ? { rid: name } : {}) }, {})) ?? answer;
-        if (answer?.isWhole === true) whole += n;
+        const own = await ask(scene, name, path, { ...body, ...(kind === 'sglang' ? { rid: name } : {}) }, {});
+        if (own?.isWhole === true) whole.push({ name, choices: n });
+        answer = own ?? answer;
       }
       if (answer === null) continue;
       messages.push({ role: 'assistant', content: answer.text }, { role: 'user', content: 'and then' });
@@ -209,7 +215,7 @@ export async function completions(scene: SoakScene, client: string): Promise<voi
     counts.sessions++;
     const session = `${client}.${s}`;
     const names: string[] = [];
-    let whole = 0;
+    const whole: Whole[] = [];
     let prompt = `${session} begins`;
     for (let turn = 0; turn < 3; turn++) {
       const name = `${session}.${turn}`;
@@ -226,7 +232,7 @@ export async function completions(scene: SoakScene, client: string): Promise<voi
       };
       const answer = await ask(scene, name, '/v1/completions', body, { 'x-session-id': session });
       if (answer === null) continue;
-      if (answer.isWhole) whole++;
+      if (answer.isWhole) whole.push({ name, choices: 1 });
       prompt += `${answer.text} and then`;
     }
     await settle(scene, session, names, whole);
