@@ -80,3 +80,10 @@ test('a complete response that another engine continued is on record', () => {
     0,
   );
 });
+
+test('weights that an engine has no name for are those of its start', () => {
+  const engineHad = (version: string): Sampled => ({ ...sampledBy('a', [], [7]), versions: [version] });
+  const row = rowOf([7], null);
+  assert.deepEqual(problemsOf(row, [engineHad('default')]), []);
+  assert.equal(problemsOf(row, [engineHad('step-1')]).length, 1);
+});
