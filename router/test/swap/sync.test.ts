@@ -113,14 +113,25 @@ test('a swap that waits for requests in flight is undone: nothing has changed', 
 });
 
 test('a swap that has loaded is undone: the engines go back to what they had', async (t) => {
-  const engines = await startSims(t, ['vllm', 'sglang'], { weightLoadMs: 500 });
+  const engines = await startSims(t, ['vllm', 'sglang']);
   const { router, swap, post: call, untilOver, status } = await startSwapScene(t, engines, { swapConcurrency: 1 });
   await swap('step-1');
+  // The swap is not over before it is undone: the second of them waits.
+  const isUndone = Promise.withResolvers<void>();
+  let loads = 0;
+  for (const { core } of engines) {
+    const load = core.loadWeights.bind(core);
+    t.mock.method(core, 'loadWeights', async (path: string, version: string | undefined) => {
+      if (++loads === 2) await isUndone.promise;
+      await load(path, version);
+    });
+  }
   await call('/swap', { identity: 'step-2' });
   await until('one has loaded', async () => (await status()).workers.some(({ snapshot }) => snapshot === 'step-2'));
 
   // A client that did not get the answer repeats it.
   for (let i = 0; i < 2; i++) await fetch(`${router.url}/swap`, { method: 'DELETE' });
+  isUndone.resolve();
 
   const { workers } = await untilOver();
   deepEqual(
