@@ -6,6 +6,7 @@ export interface Usage {
   outputTokens: number;
 }
 
+const QUOTE = 0x22;
 const RBRACE = 0x7d;
 const RBRACKET = 0x5d;
 const ZERO = 0x30;
@@ -17,19 +18,16 @@ const SPACE = 0x20;
 /** Counts are searched in this many bytes at the end of a read. */
 const TAIL_BYTES = 4_096;
 
-/** The other counts are within this many bytes of the count of output tokens. */
+/** Counts are within this many bytes of each other, and mostly of the end. */
 const NEAR_BYTES = 512;
 
-const spelled = (output: string, prompt: string, ...cached: readonly string[]) => ({
-  output: Buffer.from(`"${output}"`),
-  prompt: Buffer.from(`"${prompt}"`),
-  cached: cached.map((name) => Buffer.from(`"${name}"`)),
-});
-/** OpenAI's completions and SGLang's `meta_info`; the Responses and Messages APIs. */
-const SPELLINGS = [
-  spelled('completion_tokens', 'prompt_tokens', 'cached_tokens'),
-  spelled('output_tokens', 'input_tokens', 'cached_tokens', 'cache_read_input_tokens'),
-];
+const named = (...names: readonly string[]): Buffer[] => names.map((name) => Buffer.from(`"${name}"`));
+/** Of OpenAI's completions and SGLang's `meta_info`; of the Responses and Messages APIs. */
+const OUTPUT = named('completion_tokens', 'output_tokens');
+const PROMPT = named('prompt_tokens', 'input_tokens');
+const CACHED = named('cached_tokens', 'cache_read_input_tokens');
+/** The object that has them in OpenAI's APIs. */
+const USAGE = named('usage');
 
 /**
  * Finds the token counts in one read of a response: `usage` of OpenAI's APIs, `meta_info` of SGLang's. A response with
@@ -74,22 +72,48 @@ const mayHoldCounts = (bytes: Buffer, last: number): boolean =>
 
 /** Searches `bytes[from, end)`; bytes before `from` cost time. */
 function findUsage(bytes: Buffer, from: number, end: number): Usage | null {
-  for (const { output, prompt, cached } of SPELLINGS) {
-    const at = lastBefore(bytes, output, from, end);
-    const outputTokens = countAt(bytes, at, output);
-    if (outputTokens < 0) continue;
-    const nearStart = Math.max(from, at - NEAR_BYTES);
-    const nearEnd = Math.min(end, at + NEAR_BYTES);
-    let promptTokens = countAt(bytes, lastBefore(bytes, prompt, nearStart, nearEnd), prompt);
-    // SGLang puts logprobs between the two.
-    if (promptTokens < 0) promptTokens = countAt(bytes, lastBefore(bytes, prompt, from, end), prompt);
-    let cachedTokens = -1;
-    for (const name of cached) {
-      if (cachedTokens < 0) cachedTokens = countAt(bytes, lastBefore(bytes, name, nearStart, nearEnd), name);
-    }
-    return { promptTokens, cachedTokens, outputTokens };
+  let usage = usageNear(bytes, Math.max(from, end - NEAR_BYTES), end);
+  for (const name of OUTPUT) {
+    const at = usage === null ? lastBefore(bytes, name, from, end) : -1;
+    if (at >= 0) usage = usageNear(bytes, Math.max(from, at - NEAR_BYTES), Math.min(end, at + NEAR_BYTES));
   }
-  return null;
+  if (usage === null) return null;
+  for (const name of PROMPT) {
+    // SGLang puts logprobs between the two.
+    if (usage.promptTokens < 0) usage.promptTokens = countAt(bytes, lastBefore(bytes, name, from, end), name);
+  }
+  return usage;
+}
+
+/** Reads few bytes from their end, one by one: a search for each name takes longer (benchmark `json-2k`). */
+function usageNear(bytes: Buffer, from: number, end: number): Usage | null {
+  let promptTokens = -1;
+  let cachedTokens = -1;
+  let outputTokens = -1;
+  for (let i = end - 1; i > from; i--) {
+    if (bytes[i] !== QUOTE) continue;
+    let first = i - 1;
+    while (first > from && bytes[first] !== QUOTE) first--;
+    if (outputTokens < 0 && isOneOf(OUTPUT, bytes, first, i)) outputTokens = countAfter(bytes, i);
+    else if (promptTokens < 0 && isOneOf(PROMPT, bytes, first, i)) promptTokens = countAfter(bytes, i);
+    else if (cachedTokens < 0 && isOneOf(CACHED, bytes, first, i)) cachedTokens = countAfter(bytes, i);
+    else if (outputTokens >= 0 && isOneOf(USAGE, bytes, first, i)) break;
+    // Of a name that is not known, the quote at its beginning may be the end of another one.
+    else continue;
+    i = first;
+  }
+  return outputTokens < 0 ? null : { promptTokens, cachedTokens, outputTokens };
+}
+
+/** Whether `bytes[first, last]` is one of the names, with its quotes. */
+function isOneOf(names: readonly Buffer[], bytes: Buffer, first: number, last: number): boolean {
+  for (const name of names) {
+    if (name.length !== last - first + 1) continue;
+    let i = 1;
+    while (i < name.length && bytes[first + i] === name[i]) i++;
+    if (i === name.length && bytes[first] === QUOTE) return true;
+  }
+  return false;
 }
 
 /** The index of the last `name` in `bytes[from, end)`, or -1. */
@@ -100,9 +124,12 @@ function lastBefore(bytes: Buffer, name: Buffer, from: number, end: number): num
 }
 
 /** The number after the `name` at `at`, or -1. */
-function countAt(part: Buffer, at: number, name: Buffer): number {
-  if (at < 0) return -1;
-  let i = at + name.length;
+const countAt = (part: Buffer, at: number, name: Buffer): number =>
+  at < 0 ? -1 : countAfter(part, at + name.length - 1);
+
+/** The number after the name that ends with the quote at `quote`, or -1. */
+function countAfter(part: Buffer, quote: number): number {
+  let i = quote + 1;
   while (part[i] === COLON || part[i] === SPACE) i++;
   const first = i;
   let value = 0;
