@@ -97,7 +97,7 @@ export class FleetModels {
     return this.#options.isEnabled ? this.#fleet.workers.filter((worker) => !this.isRead(worker)) : [];
   }
 
-  /** The first answers of eligible workers that were not asked yet; null: there are none. */
+  /** The first answers of eligible workers that were not asked yet; null: all were asked. */
   firstLook(): Promise<void> | null {
     if (!this.#counts.has(null)) return null;
     const fresh = this.#fleet.eligible.filter((worker) => worker.models === null && !this.#asked.has(worker));

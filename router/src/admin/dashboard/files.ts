@@ -26,7 +26,7 @@ const headers: Readonly<Record<string, string>> = {
   'cross-origin-opener-policy': 'same-origin',
 };
 
-const NOT_BUILT = `The dashboard is not built in this checkout: npm ci builds it, unless it is told to run no scripts. Build it with
+const NOT_BUILT = `The dashboard is not built in this checkout: npm ci builds it, unless scripts are off (--ignore-scripts). Build it with
 
   npm run build
 

@@ -69,7 +69,7 @@ export interface SwapCounters {
   readonly swapTimes: Histogram;
   readonly waiting: () => number;
   readonly refused: () => number;
-  /** Seconds since the oldest swap began that has not ended; 0: there is none. */
+  /** Seconds since the oldest swap began that has not ended; 0: no swap is open. */
   readonly openSecs: () => number;
 }
 

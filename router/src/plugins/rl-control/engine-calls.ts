@@ -12,7 +12,7 @@ export interface EngineRequest {
   readonly body: Uint8Array;
 }
 
-/** An engine's response, or why there is none. */
+/** An engine's response, or the reason why it has not responded. */
 export type Outcome =
   | { readonly status: number; readonly body: Buffer; readonly isTruncated: boolean; readonly ms: number }
   | { readonly code: 'upstream_unreachable' | 'upstream_timeout'; readonly message: string };

@@ -200,7 +200,7 @@ export function captureCalls(
       /** There is no response to record. */
       dropCapture: (id: number): void => ends.drop(id),
 
-      /** The answer of `/retrieve_from_text` as JSON; an object: why there is none. */
+      /** The answer of `/retrieve_from_text` as JSON; an object: why the text was refused. */
       async retrieveFromText(ask: {
         text: string;
         tenant: string;

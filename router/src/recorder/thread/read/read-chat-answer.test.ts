@@ -135,7 +135,7 @@ test('where the ids of a stream never come, its end proves no token: one may hav
   }
 });
 
-test('of a step of several tokens the stop token is told with the text', () => {
+test('a step of several tokens has its stop token in the event of its text', () => {
   const text = stream(first, event('worda', 3, ['word', -1], ['a', -2], ['<|end|>', -3]), ended('stop', 258));
   const whole = { ids: [256, 97, 258], logprobs: [-1, -2, -3], content: 'worda', finishReason: 'stop', isTorn: false };
   assert.deepEqual([read(text), read(text, false)], [[whole], [whole]]);
