@@ -31,7 +31,7 @@ export function protobufOf({ sequences, promptLogprobs, topPrompt, cachedTokens 
     ),
     ...(promptLogprobs === null ? [] : field(2, [bytesOf(promptLogprobs)])),
     ...(topPrompt === null ? [] : field(3, topkOf(topPrompt))),
-    number(4, cachedTokens),
+    ...(cachedTokens === null ? [] : [number(4, cachedTokens)]),
   ]);
 }
 

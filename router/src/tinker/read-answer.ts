@@ -90,7 +90,7 @@ function fromVllm({ choices, prompt_logprobs, usage }: VllmAnswer, wanted: Wante
   }
   const rows = wanted.wantsPromptLogprobs ? (prompt_logprobs ?? choices[0]?.prompt_logprobs ?? null) : null;
   if (wanted.wantsPromptLogprobs && rows === null) return unusable('the engine returned no logprobs of the prompt');
-  return { sequences, ...promptOf(rows, wanted), cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? 0 };
+  return { sequences, ...promptOf(rows, wanted), cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? null };
 }
 
 /** The logprob of a token of the prompt is beside those of likelier ones, by its id. */
@@ -153,7 +153,7 @@ function fromSglang(answer: SglangAnswer | SglangAnswer[], wanted: Wanted): Samp
           : null,
     });
   }
-  const { input_token_logprobs: own, input_top_logprobs: top = [], cached_tokens = 0 } = answers[0]!.meta_info;
+  const { input_token_logprobs: own, input_top_logprobs: top = [], cached_tokens = null } = answers[0]!.meta_info;
   if (!wanted.wantsPromptLogprobs)
     return { sequences, promptLogprobs: null, topPrompt: null, cachedTokens: cached_tokens };
   if (own === undefined) return unusable('the engine returned no logprobs of the prompt');

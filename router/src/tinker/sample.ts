@@ -49,5 +49,5 @@ export interface SampleResult {
   /** NaN where there is none, as for the first token. null: not asked for. */
   readonly promptLogprobs: Float32Array | null;
   readonly topPrompt: readonly (readonly TopToken[] | null)[] | null;
-  readonly cachedTokens: number;
+  readonly cachedTokens: number | null;
 }

@@ -1,3 +1,4 @@
+import { outlineJson } from '../../src/recorder/thread/export/turn-json.ts';
 import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
@@ -184,7 +185,8 @@ test('the figures of a session: times, cache hits, who did the work', async (t) 
   const uncounted = turnOf({ session: 'b', promptTokens: 7, cachedTokens: -1 });
   const router = await routerOver(t, [first, second, silent, uncounted]);
   const other = (await ask(t, router, '/trajectories/b/metrics')).json as Record<string, unknown>;
-  assert.deepEqual([other['prompt_tokens'], other['cache_hit_rate']], [7, null]);
+  const unknown = [other['cached_tokens'], other['cache_hit_rate'], outlineJson(uncounted).cached_tokens];
+  assert.deepEqual([other['prompt_tokens'], ...unknown], [7, null, null, null]);
   const { json } = await ask(t, router, '/trajectories/a/metrics');
   assert.deepEqual(json, {
     session: 'a',

@@ -85,8 +85,10 @@ export async function encodeSamples(
     const indexer = (await experts?.readIndexer(trajectory, length)) ?? null;
     if (indexer !== null) add(`rollout_indexer_topk.${n}`, 'I32', indexer.numbers, [...indexer.shape]);
     if (size > MAX_BYTES) return `They have more than ${MAX_BYTES} bytes: export the session instead.`;
-    const cached = turns.reduce((sum, turn) => sum + Math.max(0, turn.cachedTokens), 0);
-    const prompts = turns.reduce((sum, turn) => sum + Math.max(0, turn.promptTokens), 0);
+    // Of turns whose engine reports both; 0 of 0 is not known.
+    const counted = turns.filter(({ cachedTokens, promptTokens }) => cachedTokens >= 0 && promptTokens >= 0);
+    const cached = counted.reduce((sum, turn) => sum + turn.cachedTokens, 0);
+    const prompts = counted.reduce((sum, turn) => sum + turn.promptTokens, 0);
     const spans = versions
       .filter(({ from }) => from < length)
       .map(({ from, to, ...named }) => ({ ...named, abs_start: from, abs_end: Math.min(to, length) }));

@@ -46,8 +46,9 @@ export function metricsOf(turns: readonly TurnOutline[]) {
     generation_latency_ms: spread(streamed.map(({ generationMs }) => generationMs)),
     latency_ms: spread(turns.map(latencyOf)),
     prompt_tokens: sum(turns.map((turn) => Math.max(0, turn.promptTokens))),
-    cached_tokens: cachedTokens,
-    /** Prompt tokens that were in the engine's cache; null: no engine reported it. */
+    /** null: no engine reported it. */
+    cached_tokens: counted.length === 0 ? null : cachedTokens,
+    /** The share of prompt tokens that were in the engine's cache; null likewise. */
     cache_hit_rate: countedTokens === 0 ? null : cachedTokens / countedTokens,
     output_tokens: sum(turns.map((turn) => Math.max(0, turn.outputTokens))),
     output_tokens_per_second: generationSecs === 0 ? null : outputTokens / generationSecs,
