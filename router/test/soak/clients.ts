@@ -161,9 +161,16 @@ async function settle(
     );
     break;
   }
-  await fetch(`${url}/sessions/${session}`, { method: 'DELETE' });
-  await fetch(`${url}/trajectories/${session}`, { method: 'DELETE' });
+  await removed(url, session);
   fleet.forget(names);
+}
+
+/** What was compared is deleted, so that memory that grows is that of the router. */
+async function removed(url: string, session: string): Promise<void> {
+  for (const what of ['sessions', 'trajectories']) {
+    const answer = await fetch(`${url}/${what}/${session}`, { method: 'DELETE' });
+    await answer.arrayBuffer();
+  }
 }
 
 /** Chats of several turns, streamed or not, with one choice or three; some requests are sent twice. */
@@ -277,6 +284,7 @@ export async function tinker(scene: SoakScene): Promise<void> {
       verdict.says(`tinker sample ${i}: no engine sampled ${sequence.tokens.join()}`);
     }
     fleet.forgetPrompt(tokens);
+    await removed(url, `${session}:${i}`);
   }
 }
 

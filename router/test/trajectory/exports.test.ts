@@ -7,6 +7,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { parquetReadObjects } from 'hyparquet';
 import type { ExportFormat } from '../../src/recorder/shared/export-formats.ts';
+import { exportCalls } from '../../src/recorder/thread/export/export-calls.ts';
 import { exportBytes } from '../../src/recorder/thread/export/formats.ts';
 import { assemble } from '../../src/recorder/thread/export/trajectory.ts';
 import { type ExportQuery, noProgress } from '../../src/recorder/thread/export/walk.ts';
@@ -341,6 +342,27 @@ test('a line comes in pieces: bodies of many turns together may be more than a t
   for await (const piece of exportBytes(store, order, noProgress())) pieces.push(piece);
   for (const { length } of pieces) assert.ok(length < 3_000_000, `${length}`);
   assert.equal((JSON.parse(Buffer.concat(pieces).toString()) as Line).turns.length, 8);
+});
+
+test('an export of many short lines is read in few calls', async () => {
+  const store = new MemoryStore(1e9);
+  store.put(Array.from({ length: 2_000 }, (_, i) => turnOf({ session: `s${i}` })));
+  const calls = exportCalls(
+    { store } as never,
+    null,
+    async () => {},
+    async () => null,
+  );
+  const id = (await calls.exportBegin({ format: 'jsonl', query: {} }))!;
+  const parts: Uint8Array[] = [];
+  for (let part = await calls.exportNext(id); part !== null; part = await calls.exportNext(id)) parts.push(part);
+  const { bytes } = await exported(store, 'jsonl');
+  assert.deepEqual(Buffer.concat(parts), bytes);
+  assert.ok(parts.length <= bytes.length / 131_072 + 1, `${parts.length} calls for ${bytes.length} bytes`);
+  assert.ok(
+    parts.every((part) => part.length < 140_000),
+    'no part is much larger, because requests wait meanwhile',
+  );
 });
 
 test('what is not known is null, and NaN where a format has numbers alone', async () => {

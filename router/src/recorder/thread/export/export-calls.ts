@@ -24,6 +24,8 @@ export interface TurnsQuestion extends SessionName {
 
 /** A page of turns ends with the one that exceeds this size, whatever its limit; its JSON is about twice as large. */
 const PAGE_BYTES = 4_194_304;
+/** Takes some ms to make, in which requests wait. */
+const PART_BYTES = 131_072;
 /** The number of concurrent exports: each holds a trajectory, or a group of rows. */
 const MAX_EXPORTS = 4;
 
@@ -89,20 +91,27 @@ export function exportCalls(
       await recorded();
       return id;
     },
-    /** The next bytes of an export; null: it is complete. */
+    /**
+     * The next bytes of an export, about `PART_BYTES`: with a line each, every line would wait for its turn between the calls of requests.
+     * null: it is complete.
+     */
     async exportNext(id: number): Promise<Uint8Array | null> {
-      const result = await exports
-        .get(id)
-        ?.next()
-        .catch((error: unknown) => {
+      const made = exports.get(id);
+      const pieces: Uint8Array[] = [];
+      let bytes = 0;
+      while (made !== undefined && bytes < PART_BYTES) {
+        const result = await made.next().catch((error: unknown) => {
           exports.delete(id);
           throw error;
         });
-      if (result === undefined || result.done === true) {
-        exports.delete(id);
-        return null;
+        if (result.done === true) {
+          exports.delete(id);
+          break;
+        }
+        pieces.push(result.value);
+        bytes += result.value.length;
       }
-      return result.value;
+      return pieces.length === 0 ? null : pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
     },
     /** The rest of the export is not needed. */
     async exportEnd(id: number): Promise<void> {
