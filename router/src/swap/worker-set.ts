@@ -29,7 +29,12 @@ export interface WorkerSetParts {
 
 const ASK_TIMEOUT_MS = 10_000;
 
-type Order = SwapSignal & { readonly transition: Transition; readonly mover: SwapState['mover'] };
+type Order = SwapSignal & {
+  readonly transition: Transition;
+  readonly mover: SwapState['mover'];
+  /** It takes the engines back to what they had before an undone swap. */
+  readonly undoes?: true;
+};
 
 /** Workers with the same weights: one swap at a time, whatever the number of deployments that are served by them. */
 export class WorkerSet {
@@ -44,6 +49,8 @@ export class WorkerSet {
   readonly #interrupted: LedgerEntry | null;
   /** The swap that runs. */
   #running: LedgerEntry | null = null;
+  /** The running swap undoes another one. */
+  #isUndoing = false;
   #waiting: Order | null = null;
   #runs = Promise.resolve();
   #begun = Promise.withResolvers<void>();
@@ -117,8 +124,9 @@ export class WorkerSet {
   async undo(): Promise<void> {
     const running = this.#running;
     // Set before the engines' swaps are undone: that may end the swap of the set, which starts the queued one.
-    this.#waiting = running === null ? null : this.#orderToUndo(running);
-    if (running === null || running.isUndone) return;
+    // Clients repeat it when they did not get the response: to undo that would load the undone snapshot again.
+    this.#waiting = running === null || this.#isUndoing ? null : this.#orderToUndo(running);
+    if (running === null || running.isUndone || this.#isUndoing) return;
     running.isUndone = true;
     this.ledger.save(running);
     for (const { swap } of this.engines.values()) if (swap?.order.target.identity === running.identity) swap.undo();
@@ -131,7 +139,7 @@ export class WorkerSet {
 
   #orderToUndo(entry: LedgerEntry): Order {
     const { transition } = entry;
-    return { identity: this.#identityBefore(entry), reset: 'all', transition, mover: 'router' };
+    return { identity: this.#identityBefore(entry), reset: 'all', transition, mover: 'router', undoes: true };
   }
 
   /** Whether there is nothing to do. */
@@ -170,6 +178,7 @@ export class WorkerSet {
     const beganMs = performance.now();
     const entry = this.ledger.add({ identity, path, transition, reset, mover }, Date.now());
     this.#running = entry;
+    this.#isUndoing = order.undoes === true;
     this.#begun = Promise.withResolvers();
     log.info({ snapshot: identity, transition, reset, engines: this.engines.size }, 'weight swap started');
     // The intention must outlive the router before an engine is paused.
@@ -198,6 +207,7 @@ export class WorkerSet {
     const ms = Math.round(performance.now() - beganMs);
     log[failed > 0 ? 'error' : 'info']({ snapshot: identity, ms, failed }, 'weight swap ended');
     this.#running = null;
+    this.#isUndoing = false;
     this.#runWaiting();
   }
 

@@ -144,6 +144,29 @@ test('a swap that has loaded is undone: the engines go back to what they had', a
   for (const engine of engines) deepEqual([engine.core.modelPath, engine.stats().paused], ['/snapshots/step-1', false]);
 });
 
+test('an undo that is repeated while it runs goes on', async (t) => {
+  const [engine] = await startSims(t, ['vllm']);
+  const { router, swap, post: call, untilOver, status } = await startSwapScene(t, [engine!], {});
+  await swap('step-1');
+  const { core } = engine!;
+  const load = core.loadWeights.bind(core);
+  const held = Promise.withResolvers<void>();
+  const undo = (): Promise<Response> => fetch(`${router.url}/swap`, { method: 'DELETE' });
+  let loads = 0;
+  t.mock.method(core, 'loadWeights', async (path: string, version: string | undefined) => {
+    loads++;
+    if (loads === 1) await undo();
+    else await held.promise;
+    await load(path, version);
+  });
+  await call('/swap', { identity: 'step-2' });
+  await until('the engine goes back', async () => loads === 2 && (await status()).running !== null);
+  equal((await undo()).status, 202);
+  held.resolve();
+  const { workers } = await untilOver();
+  deepEqual([workers[0]!.snapshot, core.modelPath], ['step-1', '/snapshots/step-1']);
+});
+
 test('a worker that leaves while its requests end holds up no later swap', async (t) => {
   const engines = await startSims(t, ['vllm', 'sglang']);
   const { router, post: call, untilOver, swap } = await startSwapScene(t, engines, SYNC);
