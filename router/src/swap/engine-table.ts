@@ -142,7 +142,7 @@ export class EngineTable implements Snapshots {
     return new Map(Object.entries(counts));
   }
 
-  /** When the oldest swap began that has not ended, by the monotonic clock; null: there is none. */
+  /** When the oldest swap began that has not ended, by the monotonic clock; null: no swap is open. */
   get openSinceMs(): number | null {
     const open = [...this.sets.values()].flatMap(({ ledger: { last } }) =>
       last === null || last.endedAt !== null ? [] : [last.beganMs],

@@ -178,7 +178,7 @@ test('a request for a model that a worker not read yet may serve gets 503, with 
   const options = { disableHealthCheck: false, healthCheckIntervalSecs: 3_600, healthCheckTimeoutSecs: 0.2 };
   const router = await startTestRouter(t, { ...options, workerUrls });
   const ask = (model: string) => send(t, router.url, post('/v1/completions', { model }));
-  equal((await ask('a')).text, '0', 'a model that is known waits for nobody');
+  equal((await ask('a')).text, '0', 'a request for a known model does not wait');
   const ids = router.fleet.workers.map(({ id }) => id);
   for (let i = 0; i < 4; i++) {
     const got = await ask('b');

@@ -196,10 +196,10 @@ test('a user forces a breaker, and gives it back', async (t) => {
   await statuses(t, router.url, 4);
   equal(engine.requests.length, 2);
   equal((await force('half')).status, 400);
-  const nobody = '00000000-0000-4000-8000-000000000000';
+  const unknownId = '00000000-0000-4000-8000-000000000000';
   equal(
     (
-      await fetch(`${router.url}/workers/${nobody}/breaker`, {
+      await fetch(`${router.url}/workers/${unknownId}/breaker`, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
         body: '{}',
@@ -219,7 +219,7 @@ test('a user forces a breaker, and gives it back', async (t) => {
   );
 });
 
-test('--disable-circuit-breaker: failures take nobody out', async (t) => {
+test('--disable-circuit-breaker: failures eject no worker', async (t) => {
   const engines = [await engineOf(t, 500), await engineOf(t, 200)];
   const workerUrls = engines.map(({ engine }: { engine: Engine }) => engine.url);
   const router = await startTestRouter(t, { ...NO_RETRIES, workerUrls, disableCircuitBreaker: true });

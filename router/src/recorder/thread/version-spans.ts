@@ -91,7 +91,7 @@ export function coveringSpans(
 
 /**
  * The version that the engine means by a name.
- * @returns undefined: the name does not tell; null: it is none that the engine should have, so its weights are not known
+ * @returns undefined: the name does not tell; null: the engine should have no weights of this name, so its weights are not known
  */
 export function namedBy(
   name: string,
