@@ -121,7 +121,10 @@ export async function startChoosing(
       unset: (model) => table.unset(model),
       endSession(session) {
         homes.ended(session);
-        return table.sessionEnded(session);
+        const isKnown = table.sessionEnded(session);
+        // Its room is free, and no request ends here that would retry those that wait for it.
+        if (isKnown) holdQueue.retryHeld();
+        return isKnown;
       },
     },
   };

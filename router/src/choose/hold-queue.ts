@@ -17,7 +17,8 @@ interface HolderQueue {
 }
 
 /**
- * Exchanges held by a policy although workers are eligible. They are retried when a request ends or the fleet changes.
+ * Exchanges held by a policy although workers are eligible. They are retried when a request or a session ends or
+ * the fleet changes.
  */
 export class HoldQueue {
   /** How many exchanges are held. */

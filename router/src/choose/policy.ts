@@ -86,7 +86,7 @@ export interface PolicyContext {
   readonly nowMs: () => number;
   /** A map of strings that survives a restart of the router if it has a data directory. */
   readonly state: (name: string) => StateMap;
-  /** Retries held requests. Not needed after the end of a request or an event of the fleet, which do so already. */
+  /** Retries held requests. Not needed after the end of a request or session or an event of the fleet, which do so already. */
   readonly retryHeld: () => void;
   /** Logs how a choice was made. null if the log level excludes the line, so that it is not even built. */
   readonly trace: ((line: string) => void) | null;

@@ -3,7 +3,9 @@ import { test } from 'node:test';
 import { request, send } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
 import { type FleetScene, post, startFleetScene } from '../harness/fleet.ts';
+import { policyModule } from '../harness/policy-module.ts';
 import { untilIdle } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
 
 const STICKY = { policy: 'sticky_least_loaded' };
 
@@ -92,4 +94,36 @@ test('an engine that fails the last turn keeps the session: its client will ask 
   await send(t, scene.router.url, post('/generate', { session_id: 's' }, ['x-turnout-session-end: 1'])).catch(() => {});
   await untilIdle(scene.router);
   equal(await openSessions(scene, t), 1);
+});
+
+test('a session that is ended by a call makes room for a held request at once', async (t) => {
+  // One session at a time.
+  const policy = policyModule(
+    t,
+    `() => {
+      let open = '';
+      return {
+        needs: 'key',
+        choose(x, workers) {
+          if (open !== '' && open !== x.session) return { hold: 'one session', maxMs: 60_000 };
+          open = x.session;
+          return workers[0].alone;
+        },
+        sessionEnded(session) {
+          const isKnown = session === open;
+          if (isKnown) open = '';
+          return isKnown;
+        },
+      };
+    }`,
+  );
+  const { who, router } = await startFleetScene(t, 1, { policy });
+  equal(await who(post('/generate', { session_id: 'first' })), 0);
+  const held = who(post('/generate', { session_id: 'second' }));
+  await until('the turn is held', async () => {
+    const { text } = await send(t, router.url, request('GET', '/metrics'));
+    return /^turnout_held_requests\{reason="one session"\} 1$/m.test(text);
+  });
+  await send(t, router.url, request('POST', '/finish_session?session_id=first'));
+  equal(await held, 0);
 });
