@@ -19,10 +19,13 @@ export interface Cell extends Workload {
   readonly seed: number;
   /** Engines in the fleet. */
   readonly engines: number;
+  /** A stream lasts half as long. */
+  readonly isQuick?: boolean;
 }
 
 export interface CellResult extends Cell, RunMetrics {
-  readonly bound: Bound;
+  /** Null for a stream. */
+  readonly bound: Bound | null;
   /** Seconds of real time that the run took. */
   readonly wallSeconds: number;
 }
@@ -44,6 +47,8 @@ export function parseWorkload(text: string, kvTokens: number): Workload {
 /** The seed of the batch before batch `seed` is larger by this. */
 const earlierSeed = 1000;
 
+const nothing: Trace = { name: 'nothing', sessions: [], events: [] };
+
 /** The last traces: consecutive cells of a grid use the same one. */
 const made = new Map<string, Trace>();
 
@@ -57,11 +62,19 @@ function traceOf(name: string, seed: number): Trace {
   return trace;
 }
 
+function shorter(trace: Trace): Trace {
+  const { stream } = trace;
+  if (stream === undefined) return trace;
+  const { seconds, warmUpSeconds } = stream;
+  return { ...trace, stream: { ...stream, seconds: seconds / 2, warmUpSeconds: warmUpSeconds / 2 } };
+}
+
 export function runCell(cell: Cell): CellResult {
   const policy = policies[cell.policy];
   if (policy === undefined) throw new Error(`no policy "${cell.policy}"`);
   const startedAt = performance.now();
-  const trace = traceOf(cell.trace, cell.seed);
+  const whole = traceOf(cell.trace, cell.seed);
+  const trace = cell.isQuick === true ? shorter(whole) : whole;
   const engine = { ...defaultEngine, kvTokens: cell.kvTokens };
   const simulation = new Simulation({
     trace,
@@ -69,9 +82,15 @@ export function runCell(cell: Cell): CellResult {
     engine,
     engineCount: cell.engines,
     seed: cell.seed,
-    earlierBatch: () => traceOf(cell.trace, cell.seed + earlierSeed),
+    // The warm-up of a stream is its history.
+    earlierBatch: () => (trace.stream === undefined ? traceOf(cell.trace, cell.seed + earlierSeed) : nothing),
   });
   const metrics = simulation.run();
   const wallSeconds = (performance.now() - startedAt) / 1000;
-  return { ...cell, ...metrics, bound: bound(trace, cell.engines, engine), wallSeconds };
+  return {
+    ...cell,
+    ...metrics,
+    bound: trace.stream === undefined ? bound(trace, cell.engines, engine) : null,
+    wallSeconds,
+  };
 }

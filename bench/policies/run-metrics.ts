@@ -1,8 +1,9 @@
 import type { EngineTotals } from './engine.ts';
+import type { StreamMetrics } from './stream-meter.ts';
 
 /** The results of a run. Times in seconds. */
 export interface RunMetrics {
-  /** From the start to the last response. */
+  /** From the start to the last response; the length of the run for a stream. */
   readonly makespan: number;
   /** Share of the prompt tokens found in a prefix cache. */
   readonly hitShare: number;
@@ -24,6 +25,10 @@ export interface RunMetrics {
   readonly retries: number;
   /** Responses that continued on another engine (`rebalance.ts`). */
   readonly moves: number;
+  /** Longest wait of a request in the router, of those that wait at the end too. */
+  readonly longestHold: number;
+  /** Null for a batch. */
+  readonly stream: StreamMetrics | null;
 }
 
 /** Latencies of the finished requests, in seconds. */
@@ -44,9 +49,11 @@ export interface RunRecord {
   readonly makespan: number;
   readonly retries: number;
   readonly moves: number;
+  readonly longestHold: number;
+  readonly stream: StreamMetrics | null;
 }
 
-export function summarise({ totals, latencies, makespan, retries, moves }: RunRecord): RunMetrics {
+export function summarise({ totals, latencies, makespan, retries, moves, longestHold, stream }: RunRecord): RunMetrics {
   const sum = (field: keyof EngineTotals): number => totals.reduce((total, engine) => total + engine[field], 0);
   const sorted = Float64Array.from(latencies.firstToken).sort();
   const requests = sorted.length;
@@ -64,5 +71,7 @@ export function summarise({ totals, latencies, makespan, retries, moves }: RunRe
     requests,
     retries,
     moves,
+    longestHold,
+    stream,
   };
 }

@@ -26,7 +26,8 @@ const usage = `npm run bench:policies -- [options]
   --seeds 1,2,3    one batch each (${whole.seeds})
   --kv TOKENS      KV memory of an engine (450k)
   --engines N      engines in the fleet (8)
-  --jobs N         threads (2)
+  --quick          streams half as long
+  --jobs N         threads (1)
   --json FILE      every single run, as JSON
   --out FILE       the report, as Markdown
 
@@ -39,7 +40,8 @@ const { values } = parseArgs({
     seeds: { type: 'string', default: whole.seeds },
     kv: { type: 'string', default: whole.kv },
     engines: { type: 'string', default: whole.engines },
-    jobs: { type: 'string', default: '2' },
+    quick: { type: 'boolean', default: false },
+    jobs: { type: 'string', default: '1' },
     json: { type: 'string' },
     out: { type: 'string' },
     help: { type: 'boolean', default: false },
@@ -55,6 +57,7 @@ function positive(name: string, text: string): number {
 /** In the order of traces and seeds, so that a thread makes each trace once. */
 function cells(): Cell[] {
   const engines = positive('engines', values.engines);
+  const isQuick = values.quick;
   const kvTokens = parseTokens(values.kv);
   const names = values.policies.split(',');
   const unknown = names.filter((name) => !(name in policies));
@@ -64,7 +67,9 @@ function cells(): Cell[] {
   return values.traces
     .split(',')
     .map((text) => parseWorkload(text, kvTokens))
-    .flatMap((workload) => seeds.flatMap((seed) => names.map((policy) => ({ ...workload, engines, seed, policy }))));
+    .flatMap((workload) =>
+      seeds.flatMap((seed) => names.map((policy) => ({ ...workload, engines, seed, policy, isQuick }))),
+    );
 }
 
 function head(): string {
@@ -98,7 +103,8 @@ if (values.help) {
   });
   process.stderr.write(`${process.stderr.isTTY ? '\r\x1b[K' : ''}${finished} runs in ${seconds()} s\n`);
   console.log(renderReport(results));
-  const isWhole = Object.entries(whole).every(([name, value]) => values[name as keyof typeof whole] === value);
+  const isWhole =
+    !values.quick && Object.entries(whole).every(([name, value]) => values[name as keyof typeof whole] === value);
   if (values.out !== undefined) write(values.out, results);
   else if (isWhole) write(join(import.meta.dirname, 'report.md'), results);
   if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(results, null, 1)}\n`);

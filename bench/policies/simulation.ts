@@ -2,13 +2,14 @@
 import { hash32 } from '../../router/src/kit/hash.ts';
 import { seededRandom, type Random } from '../../router/src/kit/rng.ts';
 import type { EngineOptions } from './engine-options.ts';
-import { Engine, type EngineHost } from './engine.ts';
+import { Engine, type EngineHost, type EngineTotals } from './engine.ts';
 import { EventQueue } from './event-queue.ts';
 import { Job } from './job.ts';
 import { type RebalanceOptions, Rebalancer } from './rebalance.ts';
 import { Latencies, summarise, type RunMetrics } from './run-metrics.ts';
 import type { PolicyHost, SimPolicy, SimPolicyFactory } from './policy.ts';
-import type { FleetEvent, Request, Session, Trace } from './workload.ts';
+import { StreamMeter } from './stream-meter.ts';
+import type { Clients, FleetEvent, Request, Session, Trace } from './workload.ts';
 
 export interface SimulationOptions {
   readonly trace: Trace;
@@ -27,7 +28,8 @@ type Event =
   | FleetEvent
   | { readonly kind: 'boundary'; readonly engine: Engine; readonly version: number }
   | { readonly kind: 'turn'; readonly session: Session; readonly turn: number }
-  | { readonly kind: 'pump' };
+  | { readonly kind: 'pump' }
+  | { readonly kind: 'warm' };
 
 export class Simulation implements EngineHost, PolicyHost {
   readonly engines: readonly Engine[];
@@ -45,6 +47,11 @@ export class Simulation implements EngineHost, PolicyHost {
   #now = 0;
   #requests = 0;
   #retries = 0;
+  readonly #endsAt: number;
+  readonly #clients: Clients | null;
+  readonly #meter: StreamMeter | null;
+  readonly #held = new Set<Job>();
+  #longestHold = 0;
   #openSessions: number;
   #lastDoneAt = 0;
 
@@ -58,6 +65,11 @@ export class Simulation implements EngineHost, PolicyHost {
     const { rebalance } = options;
     this.#rebalancer = rebalance === undefined ? null : new Rebalancer(this.engines, rebalance);
     this.#policy = policy(this);
+    const { stream } = trace;
+    this.#endsAt = stream?.seconds ?? Infinity;
+    this.#clients = stream?.clients() ?? null;
+    this.#meter = stream === undefined ? null : new StreamMeter(stream);
+    if (stream !== undefined) this.#events.push(stream.warmUpSeconds, { kind: 'warm' });
     this.#openSessions = trace.sessions.length;
     for (const session of trace.sessions) this.#events.push(session.startSeconds, { kind: 'turn', session, turn: 0 });
     for (const event of trace.events) {
@@ -69,26 +81,37 @@ export class Simulation implements EngineHost, PolicyHost {
     return this.#now;
   }
 
-  /** Runs until every session has ended. */
+  /** Runs until every session has ended; a stream, for its time. */
   run(): RunMetrics {
     while (this.#openSessions > 0) {
       const at = this.#events.firstKey;
+      if (at > this.#endsAt && at < Infinity) break;
       const event = this.#events.pop();
       if (event === undefined) throw new Error(`${this.#openSessions} sessions are open and nothing is left to happen`);
       this.#now = at;
       this.#handle(event);
     }
+    const { totals } = this;
+    for (const job of this.#held) this.#noteHold(this.#endsAt - job.arrivedAt);
     return summarise({
-      totals: this.engines.map((engine) => engine.totals),
+      totals,
       latencies: this.#latencies,
-      makespan: this.#lastDoneAt,
+      makespan: this.#meter === null ? this.#lastDoneAt : this.#endsAt,
+      longestHold: this.#longestHold,
+      stream: this.#meter?.result(totals) ?? null,
       retries: this.#retries,
       moves: this.#moves,
     });
   }
 
+  /** What each engine has done so far. */
+  get totals(): readonly EngineTotals[] {
+    return this.engines.map((engine) => engine.totals);
+  }
+
   send(request: Request, engine: number): void {
     const job = request as Job;
+    if (this.#held.delete(job)) this.#noteHold(this.#now - job.arrivedAt);
     job.engine = engine;
     job.sentAt = this.#now;
     this.#policy.sent(job, engine);
@@ -109,14 +132,21 @@ export class Simulation implements EngineHost, PolicyHost {
     this.#lastDoneAt = now;
     this.#policy.finished(job, job.engine);
     this.#rebalancer?.ended(job);
+    this.#meter?.answered(job, now);
     if (job.isLastTurn) {
       this.#openSessions -= 1;
       this.#policy.closed(session.id, session.group);
+      for (const next of this.#clients?.ended(session) ?? []) this.#begin(next, now);
     } else {
       this.#events.push(now + job.plan.delaySeconds, { kind: 'turn', session, turn: turn + 1 });
     }
     this.#policy.pump();
     this.#rebalance();
+  }
+
+  #begin(session: Session, now: number): void {
+    this.#openSessions += 1;
+    this.#events.push(now, { kind: 'turn', session, turn: 0 });
   }
 
   left(job: Job, now: number): void {
@@ -173,12 +203,22 @@ export class Simulation implements EngineHost, PolicyHost {
       case 'pump':
         this.#policy.pump();
         break;
+      case 'warm':
+        this.#meter!.warm(this.totals);
+        this.#longestHold = 0;
+        break;
     }
   }
 
   #dispatch(job: Job): void {
+    if (job.turn === 0 && job.retries === 0) this.#meter?.began(job);
     const engine = this.#policy.route(job);
     if (engine !== null) this.send(job, engine);
+    else this.#held.add(job);
+  }
+
+  #noteHold(seconds: number): void {
+    this.#longestHold = Math.max(this.#longestHold, seconds);
   }
 
   #fail(engine: number): void {

@@ -1,17 +1,7 @@
 // The workloads: RL rollouts of several kinds, synthetic, the same for the same seed.
-import { hash32 } from '../../router/src/kit/hash.ts';
-import { seededRandom } from '../../router/src/kit/rng.ts';
-import { Draws } from './draws.ts';
+import { drawsFor, tokens, trajectory } from './agent-plans.ts';
+import { streams } from './streams.ts';
 import { TraceBuilder, type FleetEvent, type Session, type Trace, type TurnPlan } from './workload.ts';
-
-/** A whole number of tokens within bounds. */
-function tokens(value: number, least: number, most = Infinity): number {
-  return Math.trunc(Math.max(least, Math.min(most, value)));
-}
-
-function drawsFor(name: string, seed: number): Draws {
-  return new Draws(seededRandom(hash32(`${name} ${seed}`)));
-}
 
 /** Single turn, 160 prompts with 16 samples each. Long tail, cut at 16k tokens; samples of a prompt have like lengths. */
 function grpo(seed: number): Trace {
@@ -30,22 +20,6 @@ function grpo(seed: number): Trace {
     }
   }
   return { name: 'grpo', sessions, events: [] };
-}
-
-const maxContextTokens = 32_000;
-
-function trajectory(draws: Draws, promptTokens: number, meanTurns: number): TurnPlan[] {
-  const count = Math.trunc(Math.max(3, Math.min(28, draws.normal(meanTurns, 3))));
-  const turns: TurnPlan[] = [];
-  let context = promptTokens;
-  for (let turn = 0; turn < count; turn++) {
-    const newTokens = turn === 0 ? 0 : tokens(draws.logNormal(900, 0.9), 30, 6000);
-    const output = tokens(draws.logNormal(320, 0.8), 20, 3000);
-    context += newTokens + output;
-    if (context > maxContextTokens) break;
-    turns.push([newTokens, output, Math.max(0.2, Math.min(60, draws.logNormal(4, 1)))]);
-  }
-  return turns;
 }
 
 /** Agents with tools: 8 trajectories per task, 3 to 28 turns, contexts up to 32k tokens, started 4 ms apart. */
@@ -112,4 +86,5 @@ export const traces: Readonly<Record<string, (seed: number) => Trace>> = {
   tools,
   failure: (seed) => agents('failure', seed, 60, failureEvents),
   swap: (seed) => agents('swap', seed, 60, swapEvents),
+  ...streams,
 };

@@ -50,9 +50,28 @@ export type FleetEvent =
 
 export interface Trace {
   readonly name: string;
+  /** Those that begin at their `startSeconds`. */
   readonly sessions: readonly Session[];
   /** Events of engines that a smaller fleet lacks are left out. */
   readonly events: readonly FleetEvent[];
+  /** More sessions begin when others end. Left out: the run lasts until the last of `sessions` has ended. */
+  readonly stream?: Stream;
+}
+
+/** A run of fixed length in which clients keep opening sessions. Times in seconds. */
+export interface Stream {
+  readonly seconds: number;
+  /** What happens before is not measured. */
+  readonly warmUpSeconds: number;
+  /** The trainer has new weights this often. */
+  readonly weightsSeconds: number;
+  /** The clients of one run. */
+  clients(): Clients;
+}
+
+export interface Clients {
+  /** The session has ended. @returns the sessions that begin now */
+  ended(session: Session): readonly Session[];
 }
 
 /** A turn before its segments exist: tokens that the client adds (may be 0), tokens of the response, delay in s. */
