@@ -1,6 +1,7 @@
 // The router's own policies, unchanged, with the simulation's interface.
 import { Chooser } from '../../router/src/choose/choose.ts';
 import { policies } from '../../router/src/choose/built-in-policies.ts';
+import type { Hold } from '../../router/src/choose/policy.ts';
 import { PolicyTable } from '../../router/src/choose/policy-table.ts';
 import { type StateStore, memoryStore } from '../../router/src/choose/state.ts';
 import { BodyReader } from '../../router/src/classify/body-reader.ts';
@@ -11,6 +12,7 @@ import { Exchange } from '../../router/src/exchange.ts';
 import type { ResultListener } from '../../router/src/wire/result.ts';
 import { Fleet } from '../../router/src/fleet/fleet.ts';
 import type { Worker } from '../../router/src/fleet/worker.ts';
+import { RouterError } from '../../router/src/kit/errors.ts';
 import { RequestBody, RetryBudget } from '../../router/src/wire/request-body.ts';
 import { RequestHead } from '../../router/src/wire/request-head.ts';
 import type { Sink } from '../../router/src/wire/sink.ts';
@@ -33,6 +35,12 @@ export interface ShippedOptions {
   readonly workerUrls?: readonly string[];
 }
 
+interface HeldRequest {
+  readonly request: Request;
+  /** When it is sent although there is no room, in seconds. */
+  readonly until: number;
+}
+
 class ShippedPolicy implements SimPolicy {
   readonly #host: PolicyHost;
   readonly #fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
@@ -42,7 +50,8 @@ class ShippedPolicy implements SimPolicy {
   readonly #hasEndSignals: boolean;
   readonly #batch: string;
   readonly #exchanges = new Map<number, Exchange>();
-  readonly #held = new Map<Exchange, Request>();
+  /** In the order in which they were first held. */
+  readonly #held = new Map<Exchange, HeldRequest>();
 
   /** @param batch prefix of session ids, so that batches do not share sessions */
   constructor(host: PolicyHost, name: PolicyName, options: ShippedOptions, store: StateStore, batch: string) {
@@ -69,9 +78,12 @@ class ShippedPolicy implements SimPolicy {
   route(request: Request): number | null {
     let x = this.#exchanges.get(request.id);
     if (x === undefined) this.#exchanges.set(request.id, (x = this.#exchangeOf(request)));
-    const engine = this.#choose(x);
-    if (engine === null) this.#held.set(x, request);
-    return engine;
+    const choice = this.#choose(x);
+    if (typeof choice === 'number') return choice;
+    const until = this.#host.now + choice.maxMs / 1000;
+    this.#held.set(x, { request, until });
+    this.#host.pumpAt(until);
+    return null;
   }
 
   sent(): void {}
@@ -121,15 +133,16 @@ class ShippedPolicy implements SimPolicy {
 
   /** As the router's hold queue. */
   pump(): void {
+    for (const [x, { request, until }] of this.#held) {
+      if (until > this.#host.now) break;
+      x.isOverdue = true;
+      this.#send(x, request);
+    }
     const [, { policy }] = this.#table.entries()[Symbol.iterator]().next().value!;
     while (this.#held.size > 0) {
       const x = policy.nextHeld?.(this.#held.keys()) ?? null;
       if (x === null) return;
-      const engine = this.#choose(x);
-      if (engine === null) return;
-      const request = this.#held.get(x)!;
-      this.#held.delete(x);
-      this.#host.send(request, engine);
+      if (!this.#send(x, this.#held.get(x)!.request)) return;
     }
   }
 
@@ -137,9 +150,19 @@ class ShippedPolicy implements SimPolicy {
     for (const [, { policy }] of this.#table.entries()) policy.close?.();
   }
 
-  #choose(x: Exchange): number | null {
+  /** @returns whether the held request could be sent */
+  #send(x: Exchange, request: Request): boolean {
+    const engine = this.#choose(x);
+    if (typeof engine !== 'number') return false;
+    this.#held.delete(x);
+    this.#host.send(request, engine);
+    return true;
+  }
+
+  #choose(x: Exchange): number | Hold {
     const choice = this.#chooser.choose(x);
-    return choice === null || !('legs' in choice) ? null : this.#workers.indexOf(choice.legs[0]!.worker);
+    if (choice === null || choice instanceof RouterError) throw new Error('no engine is left for a request');
+    return 'hold' in choice ? choice : this.#workers.indexOf(choice.legs[0]!.worker);
   }
 
   #exchangeOf(request: Request): Exchange {
