@@ -5,6 +5,7 @@ import { ringPolicies } from './hash-ring.ts';
 import { LlmD } from './llm-d.ts';
 import { spreadPolicies } from './spread.ts';
 import { StickyLeastLoaded } from './sticky-least-loaded.ts';
+import { thunderAgentPolicies } from './thunder-agent.ts';
 
 /** Other routers' policies, modelled from their documentation and sources. */
 export const peers: Readonly<Record<string, SimPolicyFactory>> = {
@@ -14,4 +15,5 @@ export const peers: Readonly<Record<string, SimPolicyFactory>> = {
   sticky_least_loaded: (host) => new StickyLeastLoaded(host),
   dynamo_kv: (host) => new DynamoKv(host),
   llmd: (host) => new LlmD(host),
+  ...thunderAgentPolicies,
 };
