@@ -6,16 +6,21 @@ import type { TestContext } from 'node:test';
 /** A non-null `finish_reason`, of SGLang's /generate and of OpenAI's API. */
 const FINISH = /"finish_reason":\s*["{]/;
 
-/** Stands before an engine: of each event stream, what follows the event that ends a choice waits for `goOn`. */
+/** Stands before an engine: of each event stream, what follows a certain event waits for `goOn`. */
 export interface StallingEngine {
   readonly url: string;
   /** Streams that wait. */
   readonly stalled: number;
-  /** Sends what waits, up to the next event that ends a choice. */
+  /** Sends what waits, up to the next such event. */
   goOn(): void;
 }
 
-export async function startStallingEngine(t: TestContext, engineUrl: string): Promise<StallingEngine> {
+/** @param stallsAfter such events; by default those that end a choice */
+export async function startStallingEngine(
+  t: TestContext,
+  engineUrl: string,
+  stallsAfter = FINISH,
+): Promise<StallingEngine> {
   const waiting: (() => void)[] = [];
   const relay = async (from: IncomingMessage, to: ServerResponse): Promise<void> => {
     to.writeHead(from.statusCode!, from.headers);
@@ -26,7 +31,7 @@ export async function startStallingEngine(t: TestContext, engineUrl: string): Pr
         const event = text.slice(0, end + 2);
         text = text.slice(end + 2);
         to.write(event, 'latin1');
-        if (FINISH.test(event)) await new Promise<void>((resolve) => waiting.push(resolve));
+        if (stallsAfter.test(event)) await new Promise<void>((resolve) => waiting.push(resolve));
       }
     }
     to.end(text, 'latin1');

@@ -39,6 +39,8 @@ export class AnswerTap implements ResponseObserver {
   isEnding = false;
   /** The event that ends a stream has come, after one that ended a choice. */
   isDone = false;
+  /** Called once, when more of the response comes. */
+  onMore: (() => void) | null = null;
   readonly isStream: boolean;
   readonly #isAlone: boolean;
   /** A whole answer, or the events of a stream that is not cumulative. */
@@ -74,6 +76,8 @@ export class AnswerTap implements ResponseObserver {
 
   observe(bytes: Buffer, start: number, end: number): void {
     if (this.isTooLarge || start === end) return;
+    this.onMore?.();
+    this.onMore = null;
     if (this.isStream) this.#readEvents(bytes, start, end);
     else this.#kept.add(bytes, start, end);
     const { heldBytes } = this.#splitter;

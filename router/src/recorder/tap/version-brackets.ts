@@ -80,7 +80,7 @@ export class VersionBrackets {
       workers,
       before,
       ticket: 0,
-      changes: now === null ? [] : [{ at: 0, ...now }],
+      changes: now === null ? [] : [{ at: 0, until: 0, ...now }],
       breaks: workers.map((each) => this.#source?.weightsOf(each)?.breaks ?? 0),
       loadedAt: -1,
       seams,
@@ -134,18 +134,26 @@ export class VersionBrackets {
     }
   }
 
-  /** @param isPlaceKnown nothing came since the engine had loaded the weights: all that it had sampled before was read */
-  #note({ bracket: { workers, changes } }: Followed, at: number, isPlaceKnown: boolean): void {
+  /**
+   * @param isQuiet nothing came since the engine had loaded the weights: what it sampled before was read, unless it is still on its way. That comes
+   *   with the next bytes, if at all
+   */
+  #note({ bracket: { workers, changes }, tap }: Followed, at: number, isQuiet: boolean): void {
     const now = this.#of(workers);
     const last = changes.at(-1)!;
     if (now === null || (now.version === last.version && now.name === last.name)) return;
-    // Tokens of the weights of before may still come. The name is known from now on.
-    if (!isPlaceKnown && now.version !== null) changes.push({ at, version: null, name: '' }, { at: Infinity, ...now });
-    else changes.push({ at, ...now });
+    // Where the weights of before began is known by now, at the latest.
+    changes[changes.length - 1] = { ...last, until: Math.min(last.until, at) };
+    const place = changes.push({ at, until: Infinity, ...now }) - 1;
+    if (!isQuiet) return;
+    tap.onMore = () =>
+      setImmediate(() => {
+        if (changes[place]!.until === Infinity) changes[place] = { ...changes[place]!, until: tap.end };
+      });
   }
 
   /** null: the router does not replace their weights. `version` is null if they are not known, or differ. */
-  #of(workers: readonly Worker[]): Omit<WeightChange, 'at'> | null {
+  #of(workers: readonly Worker[]): Omit<WeightChange, 'at' | 'until'> | null {
     const all = workers.map((worker) => this.#source?.weightsOf(worker) ?? null);
     const [first] = all as [EngineWeights | null];
     if (first === null || all.includes(null)) return null;

@@ -5,8 +5,10 @@ import type { Turn, VersionSpan } from '../shared/turn.ts';
 
 /** From a place in a response on, its engine has these weights: the router's own weight swaps tell. */
 export interface WeightChange {
-  /** Bytes of the response that had come; Infinity: the place is not known. */
+  /** Bytes of the response that had come: nothing before has these weights. */
   readonly at: number;
+  /** What comes after so many bytes has these weights, or later ones; Infinity: from where is not known. Between the two it is not known. */
+  readonly until: number;
   /** null: not known. */
   readonly version: string | null;
   /** What the engine itself names these weights: the version, or `default` if it has no name for them. */

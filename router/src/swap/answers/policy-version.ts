@@ -130,7 +130,7 @@ export class PolicyVersion {
     if (by === null || by.newest === null) return;
     // The head of a whole response comes at its end.
     if (!head.isEventStream) followed!.whole = by.newest;
-    const snapshots = head.isEventStream ? by.newest : by.known.join(', ');
+    const snapshots = by.known.join(', ');
     if (snapshots !== '') head.add(`x-turnout-snapshot: ${snapshots}\r\n`);
   }
 

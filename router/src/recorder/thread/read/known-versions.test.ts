@@ -17,7 +17,7 @@ const sampled = (length: number, index = 0) => ({ index, ids: new Int32Array(len
 const shown = (spans: OutputSpan[]): string[] => spans.map(({ version, start, end }) => `${version} ${start}-${end}`);
 
 test('weights that stayed are those of all tokens, of a stream or not', () => {
-  const changes = [{ at: 0, version: 'v1', name: 'v1' }];
+  const changes = [{ at: 0, until: 0, version: 'v1', name: 'v1' }];
   for (const isStream of [true, false]) {
     assert.deepEqual(shown(knownSpans(sampled(5), isStream, Buffer.alloc(0), changes)), ['v1 0-5']);
   }
@@ -33,36 +33,79 @@ test('a stream is divided where its weights changed', () => {
     ],
   ] as const) {
     const bytes = Buffer.from(first + second);
-    const spans = (at: number): string[] =>
+    const spans = (at: number, until = at): string[] =>
       shown(
         knownSpans(sampled(5), true, bytes, [
-          { at: 0, version: 'v1', name: 'v1' },
-          { at, version: 'v2', name: 'v2' },
+          { at: 0, until: 0, version: 'v1', name: 'v1' },
+          { at, until, version: 'v2', name: 'v2' },
         ]),
       );
-    assert.deepEqual(spans(first.length), ['v1 0-3', 'v2 3-5']);
-    assert.deepEqual(spans(first.length - 5), ['v1 0-3', 'v2 3-5'], 'the event had begun');
-    assert.deepEqual(spans(first.length + 1), ['v1 0-4', 'v2 4-5'], 'so had the next one');
-    assert.deepEqual(spans(0), ['v2 0-5']);
+    assert.deepEqual(spans(first.length), ['v1 0-3', 'null 3-4', 'v2 4-5'], 'the next event is of either');
+    assert.deepEqual(spans(first.length, bytes.length), ['v1 0-3', 'null 3-5'], 'so is all that came at once');
+    assert.deepEqual(spans(first.length, Infinity), ['v1 0-3', 'null 3-5']);
+    assert.deepEqual(spans(first.length - 5), ['v1 0-3', 'null 3-4', 'v2 4-5'], 'the event had begun');
+    assert.deepEqual(spans(first.length + 1), ['v1 0-4', 'null 4-5'], 'so had the next one');
+    assert.deepEqual(spans(0), ['null 0-1', 'v2 1-5']);
     assert.deepEqual(spans(bytes.length), ['v1 0-5']);
   }
 });
 
 test('choices are divided each at its own place; lines may end in CRLF', () => {
   const first = sse(ids(1, 0), ids(2, 1), ids(1, 0)).replaceAll('\n', '\r\n');
-  const bytes = Buffer.from(first + sse(ids(1, 1), ids(1, 0)));
+  const bytes = Buffer.from(first + sse(ids(1, 1), ids(1, 0), ids(2, 0)));
   const changes = [
-    { at: 0, version: 'v1', name: 'v1' },
-    { at: first.length, version: 'v2', name: 'v2' },
+    { at: 0, until: 0, version: 'v1', name: 'v1' },
+    { at: first.length, until: first.length, version: 'v2', name: 'v2' },
   ];
-  assert.deepEqual(shown(knownSpans(sampled(3, 0), true, bytes, changes)), ['v1 0-2', 'v2 2-3']);
-  assert.deepEqual(shown(knownSpans(sampled(3, 1), true, bytes, changes)), ['v1 0-2', 'v2 2-3']);
+  assert.deepEqual(shown(knownSpans(sampled(5, 0), true, bytes, changes)), ['v1 0-2', 'null 2-3', 'v2 3-5']);
+  assert.deepEqual(shown(knownSpans(sampled(3, 1), true, bytes, changes)), ['v1 0-2', 'null 2-3']);
+});
+
+test('tokens without text are of either weights where their event came after the change; those of a choice that had ended are not', () => {
+  const finish = { choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] };
+  const first = sse(counted(2));
+  const bytes = Buffer.from(first + sse(counted(4), counted(5), finish));
+  const spans = (at: number, length: number, came = bytes.length): string[] =>
+    shown(
+      knownSpans(sampled(length), true, bytes.subarray(0, came), [
+        { at: 0, until: 0, version: 'v1', name: 'v1' },
+        { at, until: at, version: 'v2', name: 'v2' },
+      ]),
+    );
+  assert.deepEqual(spans(first.length, 6), ['v1 0-2', 'null 2-4', 'v2 4-6']);
+  assert.deepEqual(spans(first.length, 3, first.length), ['v1 0-2', 'null 2-3'], 'its end did not come');
+  assert.deepEqual(spans(bytes.length - 100, 6), ['v1 0-5', 'null 5-6'], 'a stop token');
+  assert.deepEqual(spans(bytes.length, 6), ['v1 0-6'], 'it came with the end');
+});
+
+test('a change after another one, of which nothing had come, is known from its own place on', () => {
+  const first = sse(ids(2));
+  const bytes = Buffer.from(first + sse(ids(1), ids(1)));
+  const at = first.length;
+  const changes = [
+    { at: 0, until: 0, version: 'v1', name: 'v1' },
+    { at, until: at, version: 'v2', name: 'v2' },
+    { at, until: at, version: 'v3', name: 'v3' },
+  ];
+  assert.deepEqual(shown(knownSpans(sampled(4), true, bytes, changes)), ['v1 0-2', 'null 2-3', 'v3 3-4']);
+});
+
+test('where the change is in an event that is not complete, all complete ones came before', () => {
+  const whole = sse(ids(2));
+  const bytes = Buffer.from(`${whole}data: {"choi`);
+  for (const at of [whole.length + 3, bytes.length, bytes.length + 20]) {
+    const changes = [
+      { at: 0, until: 0, version: 'v1', name: 'v1' },
+      { at, until: at, version: 'v2', name: 'v2' },
+    ];
+    assert.deepEqual(shown(knownSpans(sampled(2), true, bytes, changes)), ['v1 0-2'], String(at));
+  }
 });
 
 test('where tokens are not told, and in a whole response, nothing is known from the change on', () => {
   const changes = [
-    { at: 0, version: 'v1', name: 'v1' },
-    { at: 60, version: 'v2', name: 'v2' },
+    { at: 0, until: 0, version: 'v1', name: 'v1' },
+    { at: 60, until: 60, version: 'v2', name: 'v2' },
   ];
   const text = Buffer.from(sse({ choices: [{ index: 0, text: 'x'.repeat(60) }] }));
   assert.deepEqual(knownSpans(sampled(3), true, text, changes), []);
@@ -75,8 +118,8 @@ test('where tokens are not told, and in a whole response, nothing is known from 
 
 test("spans of a turn are the engine's own; what the router knows counts when the engine has confirmed it", () => {
   const changes = [
-    { at: 0, version: 'base', name: 'default' },
-    { at: 9, version: 'v2', name: 'v2' },
+    { at: 0, until: 0, version: 'base', name: 'default' },
+    { at: 9, until: 9, version: 'v2', name: 'v2' },
   ];
   const asked: AskedVersion = { before: 'x', isProof: false, stale: '', ticket: 1, changes };
   const known = [
@@ -114,7 +157,7 @@ test("spans of a turn are the engine's own; what the router knows counts when th
 });
 
 test('a name at the end of an answer confirms weights that stayed, and refutes others', () => {
-  const changes = [{ at: 0, version: 'v2', name: 'v2' }];
+  const changes = [{ at: 0, until: 0, version: 'v2', name: 'v2' }];
   const asked: AskedVersion = { before: 'v2', isProof: true, stale: '', ticket: 0, changes };
   const spans = (endVersion: string, changed = changes): (string | null)[] => {
     const known = [{ version: 'v2', start: 0, end: 2 }];
@@ -123,13 +166,13 @@ test('a name at the end of an answer confirms weights that stayed, and refutes o
   };
   assert.deepEqual(spans('v2'), ['v2']);
   assert.deepEqual(spans('default'), [null]);
-  assert.deepEqual(spans('v2', [{ at: 0, version: 'v1', name: 'v1' }, ...changes]), [null]);
+  assert.deepEqual(spans('v2', [{ at: 0, until: 0, version: 'v1', name: 'v1' }, ...changes]), [null]);
 });
 
 test('where another engine continues, each names its own weights', () => {
   const seam = { at: 3, worker: 'a', version: 'base', cause: 'cut' as const };
-  const changes = [{ at: 0, version: 'v1', name: 'v1' }];
-  const earlier = [[{ at: 0, version: 'base', name: 'default' }]];
+  const changes = [{ at: 0, until: 0, version: 'v1', name: 'v1' }];
+  const earlier = [[{ at: 0, until: 0, version: 'base', name: 'default' }]];
   const asked: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0, changes, seams: [seam], earlier };
   const spans = (...names: string[]): (string | null)[] => {
     const named = names.map((version, i) => ({ version, start: 3 * i, end: 3 * i + 3 }));

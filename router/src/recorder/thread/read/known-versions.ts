@@ -21,47 +21,91 @@ export function knownSpans(
   if (first === undefined || (later.length > 0 && !isStream)) return [];
   const spans: OutputSpan[] = [];
   let start = 0;
-  let version = first.version;
-  const add = (end: number): void => {
+  const add = (version: string | null, end: number): void => {
     if (end > start) spans.push({ version, start, end });
     start = Math.max(start, end);
   };
+  let { version } = first;
   for (const change of later) {
-    const count = change.at === Infinity ? ids.length : tokensBefore(bytes, change.at, index);
+    const place = placeOf(bytes, change, index, ids.length);
     // After an unknown position all versions are unknown.
-    if (count < 0) return spans;
-    add(Math.min(count, ids.length));
-    version = change.version;
+    if (place === null) return spans;
+    add(version, place.before);
+    add(null, place.until);
+    ({ version } = change);
   }
-  add(ids.length);
+  add(version, ids.length);
   return spans;
 }
 
-/** How many tokens of a choice are in the events that began before `at`; -1: not known. */
-function tokensBefore(bytes: Buffer, at: number, index: number): number {
-  let count = 0;
-  let isTold = true;
-  for (const { choices, usage } of eventsBefore(bytes, at)) {
-    // SGLang's /generate returns versions itself.
-    if (choices === undefined) return -1;
-    for (const choice of choices) {
-      if ((choice.index ?? 0) !== index) continue;
-      if (choice.token_ids) count += choice.token_ids.length;
-      else if (usage?.completion_tokens !== undefined) count = usage.completion_tokens;
-      else if (hasText(choice.delta) || choice.text) isTold = false;
-    }
+/**
+ * How many tokens of a choice were sampled before a change of the weights for sure, and up to which token that is not known: at least to the end of
+ * the first event after it. An engine may have sampled the tokens of that event before, and keeps tokens without text for a later event.
+ * @returns null: the events do not say how many tokens they have
+ */
+function placeOf(
+  bytes: Buffer,
+  { at, until }: WeightChange,
+  index: number,
+  total: number,
+): { readonly before: number; readonly until: number } | null {
+  const choice = new ToldTokens(index, total);
+  const [from, to] = [eventEnd(bytes, at), eventEnd(bytes, until)];
+  if (!choice.add(eventsOf(bytes.subarray(0, from)))) return null;
+  const before = choice.count;
+  if (until === Infinity || before === total) return { before, until: total };
+  if (!choice.add(eventsOf(bytes.subarray(from, to)))) return null;
+  for (const event of eventsOf(bytes.subarray(to))) {
+    if (choice.count > before) break;
+    if (!choice.add([event])) return null;
   }
-  return isTold ? count : -1;
+  return { before, until: choice.count > before ? choice.count : total };
 }
 
-function eventsBefore(bytes: Buffer, at: number): readonly Answer[] {
-  const end = isBetweenEvents(bytes, at) ? at : bytes.indexOf(LF, at) + 1;
+/** How many tokens of a choice events have so far. */
+class ToldTokens {
+  count = 0;
+  readonly #index: number;
+  readonly #total: number;
+
+  constructor(index: number, total: number) {
+    this.#index = index;
+    this.#total = total;
+  }
+
+  /** @returns false: they do not say it */
+  add(events: readonly Answer[]): boolean {
+    for (const { choices, usage } of events) {
+      // SGLang's /generate returns versions itself.
+      if (choices === undefined) return false;
+      for (const choice of choices) {
+        if ((choice.index ?? 0) !== this.#index) continue;
+        if (choice.token_ids) this.count += choice.token_ids.length;
+        else if (usage?.completion_tokens !== undefined) this.count = usage.completion_tokens;
+        else if (hasText(choice.delta) || choice.text) return false;
+        // The token that ends it may have no text, and no event of its own.
+        if (choice.finish_reason) this.count = this.#total;
+      }
+    }
+    this.count = Math.min(this.count, this.#total);
+    return true;
+  }
+}
+
+function eventsOf(bytes: Buffer): readonly Answer[] {
   try {
-    return answerValues(true, bytes.subarray(0, end));
+    return answerValues(true, bytes);
   } catch (error) {
     if (error instanceof Unreadable) return [];
     throw error;
   }
+}
+
+/** Where the event ends that has begun by `at`. */
+function eventEnd(bytes: Buffer, at: number): number {
+  if (isBetweenEvents(bytes, at)) return at;
+  const lineEnd = bytes.indexOf(LF, at);
+  return lineEnd < 0 ? bytes.length : lineEnd + 1;
 }
 
 const isBetweenEvents = (bytes: Buffer, at: number): boolean =>
