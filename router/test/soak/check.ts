@@ -19,6 +19,8 @@ export class Verdict {
   wrongLogprobs = 0;
   wrongVersions = 0;
   unknownVersions = 0;
+  /** Where another engine continued a turn. */
+  seams = 0;
   /** Complete responses whose turn is not on record, or shorter than its client got. */
   missing = 0;
   tinkerTokens = 0;
@@ -98,6 +100,7 @@ export function compare(rows: readonly Row[], sampled: readonly Sampled[], verdi
       seen.add(turn.id);
       verdict.turns++;
       verdict.tokens += turn.sampled.length;
+      verdict.seams += turn.seams.length;
       const start = startOf(turn);
       for (const segment of segmentsOf(turn)) {
         const { worker, from, to } = segment;

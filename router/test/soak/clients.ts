@@ -89,6 +89,7 @@ async function ask(
   if (reply === null) return null;
   if (reply.status !== 200) {
     counts.refused++;
+    await delay(200);
     return null;
   }
   const isWhole = reply.isStream ? reply.parts.at(-1) === '[DONE]' : reply.isWhole;
@@ -228,10 +229,13 @@ export async function completions(scene: SoakScene, client: string): Promise<voi
       const name = `${session}.${turn}`;
       names.push(name);
       const kind = s % 2 === 0 ? 'vllm' : 'sglang';
+      // Long ones are running when engines die.
+      const isLong = random() < 0.3;
       const body = {
         model: `sim-${kind}`,
         prompt,
-        max_tokens: 20 + Math.floor(random() * 200),
+        max_tokens: 20 + Math.floor(random() * (isLong ? 1_500 : 200)),
+        ...(isLong ? { ignore_eos: true } : {}),
         temperature: 1,
         logprobs: 1,
         stream: random() < 0.7,
@@ -327,10 +331,10 @@ export async function swapper(scene: SoakScene, everyMs: number): Promise<void> 
   }
 }
 
-/** Engines that die, one at a time, and come back two seconds later. */
-export async function deaths({ fleet, random, isOver }: SoakScene, everyMs: number): Promise<void> {
+/** Engines that die in the middle of their longest generation, one at a time, and come back two seconds later. */
+export async function deaths({ fleet, isOver }: SoakScene, everyMs: number): Promise<void> {
   while (!isOver()) {
     await delay(everyMs);
-    await fleet.die(Math.floor(random() * fleet.urls.length), delay(2_000));
+    await fleet.die(fleet.longest, delay(2_000));
   }
 }

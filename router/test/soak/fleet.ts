@@ -56,6 +56,14 @@ export class SoakFleet {
     this.#byPrompt.delete(prompt.join());
   }
 
+  /** The engine that has sampled the most for a request that has not ended. */
+  get longest(): number {
+    const lengths = this.#engines.map(({ core }) =>
+      Math.max(0, ...core.unfinished().map(({ outputIds }) => outputIds.length)),
+    );
+    return lengths.indexOf(Math.max(...lengths));
+  }
+
   /** As a crash of its machine: connections are reset. It comes back at its address when `back` settles. */
   async die(index: number, back: Promise<void>): Promise<void> {
     const engine = this.#engines[index]!;
