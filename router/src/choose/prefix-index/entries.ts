@@ -1,12 +1,13 @@
 /**
  * The storage of the prefix index: records of fixed size in one typed array, so that a million of them are one object
- * for the garbage collector. An open-addressing table finds a record by (hash, slot). Each record is in two rings in
- * order of use: its slot's and the global one. Slots here are the tenures of the index.
+ * for the garbage collector. Each record is in two rings in order of use: its slot's and the global one. Records with the
+ * same hash are a list. The first of a list is found by its hash alone in an open-addressing table, the others by (hash,
+ * slot) in the same table. Slots here are the tenures of the index.
  */
 
-/** A record is 32 bytes, half a cache line: six 32-bit fields, then the weight as its fourth double. */
-const FIELDS = 8;
-const DOUBLES = 4;
+/** A record is 40 bytes: six 32-bit fields, the weight as its fourth double, two more fields. */
+const FIELDS = 10;
+const DOUBLES = 5;
 const WEIGHT = 3;
 const HASH = 0;
 const SLOT = 1;
@@ -14,6 +15,11 @@ const NEWER = 2;
 const OLDER = 3;
 const SLOT_NEWER = 4;
 const SLOT_OLDER = 5;
+/** The list of a hash: 0 after its last record. Before its first record: minus the last one. */
+const SAME_NEXT = 8;
+const SAME_PREVIOUS = 9;
+/** In place of a slot: the first record of a list. */
+const ANY = -1;
 
 /** The head of the global ring. It is never found: 0 in the table means an empty place. */
 export const HEAD = 0;
@@ -75,11 +81,50 @@ export class Entries {
     const word = hash | 0;
     const fields = this.#fields;
     const table = this.#table;
+    const first = this.first(hash);
+    if (first === 0 || fields[first * FIELDS + SLOT] === slot) return first;
+    if (fields[first * FIELDS + SAME_NEXT] === 0) return 0;
     for (let at = this.#home(word, slot); ; at = (at + 1) & this.#mask) {
       const entry = table[at]!;
       if (entry === 0) return 0;
       if (fields[entry * FIELDS + HASH] === word && fields[entry * FIELDS + SLOT] === slot) return entry;
     }
+  }
+
+  /** The first record of any slot with this hash; 0: there is none. */
+  first(hash: number): number {
+    const word = hash | 0;
+    const fields = this.#fields;
+    const table = this.#table;
+    for (let at = this.#home(word, ANY); ; at = (at + 1) & this.#mask) {
+      const entry = table[at]!;
+      if (entry === 0) return 0;
+      if (fields[entry * FIELDS + HASH] === word && fields[entry * FIELDS + SAME_PREVIOUS]! < 0) return entry;
+    }
+  }
+
+  /** The next record with the same hash; 0: there is none. */
+  next(entry: number): number {
+    return this.#fields[entry * FIELDS + SAME_NEXT]!;
+  }
+
+  slotOf(entry: number): number {
+    return this.#fields[entry * FIELDS + SLOT]!;
+  }
+
+  /** Moves the records of a list that follow `first` up to `last` to its end. */
+  rotate(first: number, last: number): void {
+    const fields = this.#fields;
+    const from = fields[first * FIELDS + SAME_NEXT]!;
+    const next = fields[last * FIELDS + SAME_NEXT]!;
+    if (first === last || next === 0) return;
+    const end = -fields[first * FIELDS + SAME_PREVIOUS]!;
+    fields[first * FIELDS + SAME_NEXT] = next;
+    fields[next * FIELDS + SAME_PREVIOUS] = first;
+    fields[end * FIELDS + SAME_NEXT] = from;
+    fields[from * FIELDS + SAME_PREVIOUS] = end;
+    fields[last * FIELDS + SAME_NEXT] = 0;
+    fields[first * FIELDS + SAME_PREVIOUS] = -last;
   }
 
   /**
@@ -95,6 +140,7 @@ export class Entries {
     this.#counts[slot]!++;
     this.#sums[slot]! += weight;
     this.size++;
+    this.#join(entry, this.first(hash));
     this.#enter(entry);
     this.#link(entry, entry, after, slot);
     return entry;
@@ -141,6 +187,7 @@ export class Entries {
   remove(entry: number): void {
     const slot = this.#fields[entry * FIELDS + SLOT]!;
     this.#leave(entry);
+    this.#part(entry);
     this.#unlink(entry, entry, slot);
     this.size--;
     const left = --this.#counts[slot]!;
@@ -182,6 +229,39 @@ export class Entries {
     if (this.#newest[slot] === first) this.#newest[slot] = slotOlder === first ? 0 : slotOlder;
   }
 
+  /** Adds a record to the list of its hash: as the second one, because the first one is filed by the hash alone. */
+  #join(entry: number, first: number): void {
+    const fields = this.#fields;
+    const next = first === 0 ? 0 : fields[first * FIELDS + SAME_NEXT]!;
+    fields[entry * FIELDS + SAME_NEXT] = next;
+    fields[entry * FIELDS + SAME_PREVIOUS] = first === 0 ? -entry : first;
+    if (first === 0) return;
+    fields[first * FIELDS + SAME_NEXT] = entry;
+    fields[(next === 0 ? first : next) * FIELDS + SAME_PREVIOUS] = next === 0 ? -entry : entry;
+  }
+
+  /** Takes a record that has left the table from the list of its hash. If it was the first one, the next one is filed in its stead. */
+  #part(entry: number): void {
+    const fields = this.#fields;
+    const next = fields[entry * FIELDS + SAME_NEXT]!;
+    const previous = fields[entry * FIELDS + SAME_PREVIOUS]!;
+    if (previous > 0) {
+      fields[previous * FIELDS + SAME_NEXT] = next;
+      if (next !== 0) fields[next * FIELDS + SAME_PREVIOUS] = previous;
+      else fields[this.first(fields[entry * FIELDS + HASH]!) * FIELDS + SAME_PREVIOUS] = -previous;
+    } else if (next !== 0) {
+      this.#leave(next);
+      fields[next * FIELDS + SAME_PREVIOUS] = previous;
+      this.#enter(next);
+    }
+  }
+
+  #homeOf(entry: number): number {
+    const fields = this.#fields;
+    const isFirst = fields[entry * FIELDS + SAME_PREVIOUS]! < 0;
+    return this.#home(fields[entry * FIELDS + HASH]!, isFirst ? ANY : fields[entry * FIELDS + SLOT]!);
+  }
+
   /** Where the search for (hash, slot) begins. The slot spreads the hashes that workers share. */
   #home(hash: number, slot: number): number {
     const mixed = Math.imul(hash ^ Math.imul(slot + 1, 0x9e3779b1), 0x85ebca6b);
@@ -189,21 +269,19 @@ export class Entries {
   }
 
   #enter(entry: number): void {
-    let at = this.#home(this.#fields[entry * FIELDS + HASH]!, this.#fields[entry * FIELDS + SLOT]!);
+    let at = this.#homeOf(entry);
     while (this.#table[at] !== 0) at = (at + 1) & this.#mask;
     this.#table[at] = entry;
   }
 
   /** Empties a place and moves back the entries that probing had put after it. */
   #leave(entry: number): void {
-    const fields = this.#fields;
     const table = this.#table;
-    let gap = this.#home(fields[entry * FIELDS + HASH]!, fields[entry * FIELDS + SLOT]!);
+    let gap = this.#homeOf(entry);
     while (table[gap] !== entry) gap = (gap + 1) & this.#mask;
     for (let at = (gap + 1) & this.#mask; table[at] !== 0; at = (at + 1) & this.#mask) {
       const moved = table[at]!;
-      const home = this.#home(fields[moved * FIELDS + HASH]!, fields[moved * FIELDS + SLOT]!);
-      if (((at - home) & this.#mask) < ((at - gap) & this.#mask)) continue;
+      if (((at - this.#homeOf(moved)) & this.#mask) < ((at - gap) & this.#mask)) continue;
       table[gap] = moved;
       gap = at;
     }

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { blockUnits, hashBlocks } from '../../kit/block-hash.ts';
 import { seededRandom } from '../../kit/rng.ts';
-import { PrefixIndex } from './prefix-index.ts';
+import { MAX_HOLDERS, PrefixIndex } from './prefix-index.ts';
 
 interface Known {
   slot: number;
@@ -88,6 +88,12 @@ const step = fc.oneof(
   { weight: 1, arbitrary: fc.record({ do: fc.constant('drop'), slot }) },
 ) as fc.Arbitrary<{ do: string; slot: number; branches?: number[]; hash?: number; weight?: number }>;
 
+function holdersOf(index: PrefixIndex, path: readonly number[], wanted = Infinity): number[] {
+  const found: number[] = [];
+  index.holders(Uint32Array.from(path), path.length, wanted, (at) => found.push(at) > 0);
+  return found;
+}
+
 test('the index does what an array ordered by use does', () => {
   fc.assert(
     fc.property(
@@ -135,6 +141,14 @@ test('the index does what an array ordered by use does', () => {
             assert.ok(!known.some((isKnown, i) => isKnown && i > 0 && !known[i - 1]!));
           }
           for (let n = 0; n <= 5; n++) assert.equal(index.has(at, singles + n), naive.has(at, singles + n));
+        }
+        for (const path of [probe, ...paths].map(pathOf)) {
+          const matches = holdersOf(index, path).map((at) => naive.match(at, path));
+          const expected = slots.map((at) => naive.match(at, path)).filter((blocks) => blocks > 0);
+          assert.deepEqual(
+            matches,
+            expected.toSorted((a, b) => b - a),
+          );
         }
       },
     ),
@@ -208,6 +222,31 @@ test('the next turn of a prompt matches the turn before it, and only where that 
   const short = hashBlocks(Buffer.from('Hello'), 0, 5);
   index.insert(3, short);
   assert.equal(index.match(3, short), 0);
+});
+
+test('of a block that very many slots have, each search shows others, and none that was dropped', () => {
+  const index = new PrefixIndex(10_000);
+  const shared = pathOf([0, 0, 0]);
+  for (let at = 0; at < 200; at++) index.insert(at, Uint32Array.from([...shared, 1_000 + at]));
+  const seen = new Set<number>();
+  for (let round = 0; round < 5; round++) {
+    const found = holdersOf(index, shared);
+    assert.equal(found.length, MAX_HOLDERS);
+    for (const at of found) seen.add(at);
+  }
+  assert.equal(seen.size, 200);
+  // The slot with the longest part first, then others until enough were seen.
+  assert.equal(holdersOf(index, [...shared, 1_007])[0], 7);
+  assert.equal(holdersOf(index, [...shared, 1_007], 1).length, 1);
+  for (let at = 0; at < 198; at++) index.drop(at);
+  assert.deepEqual(
+    holdersOf(index, shared).toSorted((a, b) => a - b),
+    [198, 199],
+  );
+  assert.equal(index.size, 8);
+  index.drop(198);
+  index.drop(199);
+  assert.deepEqual(holdersOf(index, shared), []);
 });
 
 test('what was dropped makes room before anything that counts, whoever drops how often', () => {

@@ -2,6 +2,8 @@ import { blockUnits } from '../../kit/block-hash.ts';
 import { Entries, HEAD } from './entries.ts';
 
 const NONE = -1;
+/** Slots of one block that `holders` shows at a time. */
+export const MAX_HOLDERS = 64;
 
 /**
  * Which worker likely has how much of a prompt in its cache: per slot, the set of block hashes (`kit/block-hash.ts`)
@@ -21,11 +23,15 @@ export class PrefixIndex {
   /** Tenures that have ended and still have blocks. */
   readonly #ended: number[] = [];
   #endedBlocks = 0;
+  /** The slot of each tenure; `NONE` if the tenure has ended. */
+  readonly #slots: number[] = [];
   readonly #freeTenures: number[] = [];
   #usedTenures = 0;
+  /** The slots that `holders` has found. */
+  readonly #found: number[] = [];
 
   /**
-   * @param maxBlocks limit for all slots in total. A block takes 40 to 48 bytes, of which 8 to 16 are resident from the
+   * @param maxBlocks limit for all slots in total. A block takes 48 to 56 bytes, of which 8 to 16 are resident from the
    * start.
    */
   constructor(maxBlocks: number) {
@@ -69,6 +75,33 @@ export class PrefixIndex {
       else known = middle + 1;
     }
     return known;
+  }
+
+  /**
+   * The slots that have the most of the first `count` blocks: those with the most come first, and of those with the same
+   * part the latest. A part that more than `MAX_HOLDERS` slots have shows some of them, the next time others.
+   *
+   * @param wanted the search ends when so many were counted
+   * @param visit is given the number of blocks, and returns whether the slot counts
+   */
+  holders(hashes: Uint32Array, count: number, wanted: number, visit: (slot: number, blocks: number) => boolean): void {
+    const found = this.#found;
+    found.length = 0;
+    let counted = 0;
+    for (let end = count; end > 0 && counted < wanted && found.length < MAX_HOLDERS;) {
+      // All slots with a block have those before it, so a binary search finds the last one that further slots have.
+      let known = 0;
+      while (known < end) {
+        const middle = (known + end + 1) >>> 1;
+        if (this.#countHolders(hashes[middle - 1]!, found.length + 1) > found.length) known = middle;
+        else end = middle - 1;
+      }
+      if (known === 0) return;
+      const before = found.length;
+      this.#collect(hashes[known - 1]!);
+      for (let i = before; i < found.length; i++) if (visit(found[i]!, known)) counted++;
+      end = known - 1;
+    }
   }
 
   /** Adds the missing blocks of a path and makes all of it the most recently used. Known blocks keep their weight. */
@@ -129,10 +162,41 @@ export class PrefixIndex {
     const tenure = this.#tenureOf(slot);
     if (tenure === NONE) return;
     this.#tenures[slot] = NONE;
+    this.#slots[tenure] = NONE;
     const blocks = this.#entries.count(tenure);
     if (blocks === 0) this.#freeTenures.push(tenure);
     else this.#ended.push(tenure);
     this.#endedBlocks += blocks;
+  }
+
+  /** How many slots have a block; counts up to `most`. Removes blocks of ended tenures, which no longer count. */
+  #countHolders(hash: number, most: number): number {
+    const entries = this.#entries;
+    let count = 0;
+    for (let entry = entries.first(hash); entry !== 0 && count < most;) {
+      const next = entries.next(entry);
+      if (this.#slots[entries.slotOf(entry)] !== NONE) count++;
+      else {
+        entries.remove(entry);
+        this.#endedBlocks--;
+      }
+      entry = next;
+    }
+    return count;
+  }
+
+  /** Adds the slots of a block to `#found`. */
+  #collect(hash: number): void {
+    const entries = this.#entries;
+    const first = entries.first(hash);
+    let last = first;
+    let count = 0;
+    for (let entry = first; entry !== 0; entry = entries.next(entry)) {
+      if (++count > MAX_HOLDERS) return entries.rotate(first, last);
+      last = entry;
+      const slot = this.#slots[entries.slotOf(entry)]!;
+      if (slot !== NONE && !this.#found.includes(slot)) this.#found.push(slot);
+    }
   }
 
   #tenureOf(slot: number): number {
@@ -145,17 +209,21 @@ export class PrefixIndex {
     tenure = this.#freeTenures.pop() ?? this.#usedTenures++;
     while (this.#tenures.length <= slot) this.#tenures.push(NONE);
     this.#tenures[slot] = tenure;
+    this.#slots[tenure] = slot;
     return tenure;
   }
 
   /** The path being added is not longer than the limit and is used most recently, so none of its blocks is evicted. */
   #makeRoom(): void {
     const entries = this.#entries;
-    const ended = this.#ended.at(-1);
+    let ended = this.#ended.at(-1);
+    while (ended !== undefined && entries.count(ended) === 0) {
+      this.#freeTenures.push(this.#ended.pop()!);
+      ended = this.#ended.at(-1);
+    }
     if (ended !== undefined) {
       entries.remove(entries.oldestOf(ended));
       this.#endedBlocks--;
-      if (entries.count(ended) === 0) this.#freeTenures.push(this.#ended.pop()!);
     } else if (entries.size >= this.#maxBlocks) entries.remove(entries.oldest());
   }
 }
