@@ -31,13 +31,17 @@ export function explainChoice(x: Exchange, policy: Policy, workers: readonly Wor
 
 function shortlist(x: Exchange, policy: Policy, workers: readonly Worker[], chosen: Worker | null): readonly Worker[] {
   if (workers.length <= MAX_CANDIDATES) return workers;
-  if (costs.length < workers.length) costs = new Float64Array(2 * workers.length);
-  costs.fill(0, 0, workers.length);
-  policy.costs?.(x, workers, costs);
   const left = x.move?.from;
+  let among = policy.compared?.(x, workers) ?? workers;
+  if (left !== undefined && among !== workers && !among.some(({ url }) => url === left)) {
+    among = [...among, ...workers.filter(({ url }) => url === left)];
+  }
+  if (costs.length < among.length) costs = new Float64Array(2 * among.length);
+  costs.fill(0, 0, among.length);
+  policy.costs?.(x, among, costs);
   const best: number[] = [];
-  for (let i = 0; i < workers.length; i++) {
-    const worker = workers[i]!;
+  for (let i = 0; i < among.length; i++) {
+    const worker = among[i]!;
     if (worker === chosen || worker.url === left) costs[i] = -Infinity;
     let at = Math.min(best.length, MAX_CANDIDATES);
     while (at > 0 && costs[i]! < costs[best[at - 1]!]!) at--;
@@ -45,5 +49,5 @@ function shortlist(x: Exchange, policy: Policy, workers: readonly Worker[], chos
     best.splice(at, 0, i);
     best.length = Math.min(best.length, MAX_CANDIDATES);
   }
-  return best.map((i) => workers[i]!);
+  return best.map((i) => among[i]!);
 }

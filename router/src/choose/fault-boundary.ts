@@ -55,6 +55,7 @@ export function withFaultBoundary(
     sessionEnded: calm('sessionEnded', policy.sessionEnded, () => false),
     homeOf: calm('homeOf', policy.homeOf, () => null),
     flushed: calm('flushed', policy.flushed, nothing),
+    compared: calm('compared', policy.compared, (_x, workers) => workers),
     costs: calm('costs', policy.costs, nothing),
     explain: calm('explain', policy.explain, () => []),
     indexSize: calm('indexSize', policy.indexSize, () => ({ blocks: 0, bytes: 0 })),

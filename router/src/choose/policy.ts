@@ -62,6 +62,8 @@ export interface Policy extends Placer {
   homeOf?(session: string): Worker | null;
   /** The worker's KV cache was flushed, or its weights were replaced. */
   flushed?(worker: Worker): void;
+  /** The workers that `choose` compared, if it does not compare all: `costs` and `explain` are asked about those. Called right after it. */
+  compared?(x: Exchange, workers: readonly Worker[]): readonly Worker[];
   /**
    * What it ranks these workers by, at their index in `costs`: the lowest is best. Called right after `choose` with the same arguments,
    * to find the workers that `explain` is asked about. Without it those are the first ones of the fleet.

@@ -24,6 +24,10 @@ export const resultChecks: ResultChecks = {
     if (next === null || [...(held as Iterable<Exchange>)].includes(next as Exchange)) return;
     throw new TypeError('nextHeld() has to return one of the held requests, or null');
   },
+  compared(compared, [, workers]) {
+    if (Array.isArray(compared) && compared.every((worker) => (workers as readonly Worker[]).includes(worker))) return;
+    throw new TypeError('compared() has to return an array of workers that it was given');
+  },
   explain(candidates) {
     if (Array.isArray(candidates) && candidates.every(isCandidate)) return;
     throw new TypeError(

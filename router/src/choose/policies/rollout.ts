@@ -1,18 +1,15 @@
 import type { Candidate, Exchange } from '../../exchange.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';
 import type { Hold, Policy, PolicyContext } from '../policy.ts';
+import { Cheapest } from '../rollout/cheapest.ts';
 import { RolloutTracker } from '../rollout/tracker.ts';
 import type { WorkerState } from '../rollout/worker-state.ts';
 import { type Waiting, fits, goesBefore, mustPause, waitingOf } from '../rollout/residency.ts';
 import { type RolloutRequest, costAt, noCost } from '../rollout/request.ts';
 
+const isAny = (): boolean => true;
 /** Held requests are retried only when some worker has room for this much context. */
 const LEAST_TOKENS = 1_000;
-/** Costs that differ by less count as equal: otherwise a prefix that all chats share would draw them to one worker. */
-const SAME_SECS = 0.005;
-/** A session moves only if the cost is less than this share of the cost of staying, because estimates are not exact. */
-const MOVE_BELOW = 0.8;
-
 /**
  * For rollouts: places each request where it costs all requests the least time. If the open sessions need more context
  * than the fleet can hold, it holds some of them between turns until an engine has room, so that they do not evict each
@@ -26,34 +23,10 @@ export function rollout(context: PolicyContext): Policy {
   const { workload } = tracker;
   const maxWaitMs = options.residencyMaxWaitSecs * 1000;
   const terms = noCost();
-  let costs = new Float64Array(16);
-  let start = 0;
+  const cheapest = new Cheapest(tracker);
 
   const cost = (request: RolloutRequest, state: WorkerState, atMs = nowMs()): number =>
     costAt(state, request, tracker.cachedTokens(request, state), atMs, terms);
-
-  /** The cheapest worker that `isOpen`, or null. Workers of about equal cost are chosen in turn. */
-  function cheapest(
-    request: RolloutRequest,
-    workers: readonly Worker[],
-    isOpen: (state: WorkerState) => boolean,
-  ): Worker | null {
-    if (costs.length < workers.length) costs = new Float64Array(2 * workers.length);
-    const atMs = nowMs();
-    let least = Infinity;
-    for (let i = 0; i < workers.length; i++) {
-      const state = tracker.workerState(workers[i]!);
-      costs[i] = isOpen(state)
-        ? cost(request, state, atMs) * (state === request.session?.home ? MOVE_BELOW : 1)
-        : Infinity;
-      if (costs[i]! < least) least = costs[i]!;
-    }
-    if (least === Infinity) return null;
-    let at = start % workers.length;
-    while (costs[at]! > least + SAME_SECS) at = (at + 1) % workers.length;
-    start = at + 1;
-    return workers[at]!;
-  }
 
   /** Sessions are held only if clients signal session ends: otherwise the router never knows when room is free. */
   const hasResidency = (): boolean => maxWaitMs > 0 && workload.hasTurns && workload.hasEndSignals;
@@ -70,11 +43,12 @@ export function rollout(context: PolicyContext): Policy {
       request.hasGivenWay = true;
       session.settle(null);
     }
-    return cheapest(request, workers, (state) => {
+    const isOpen = (state: WorkerState): boolean => {
       if (state === session.home) return true;
       const shared = Math.min(session.first.tokens, tracker.cachedTokens(request, state));
       return fits(state, request.promptTokens - shared, workload.turnTokens);
-    });
+    };
+    return cheapest.find(request, workers, isOpen, nowMs());
   }
 
   return {
@@ -84,7 +58,9 @@ export function rollout(context: PolicyContext): Policy {
       tracker.expire();
       const request = tracker.request(x);
       const worker =
-        hasResidency() && mayWait(x, request) ? withRoom(request, workers) : cheapest(request, workers, () => true);
+        hasResidency() && mayWait(x, request)
+          ? withRoom(request, workers)
+          : cheapest.find(request, workers, isAny, nowMs());
       return worker === null ? { hold: 'kv_cache_full', maxMs: maxWaitMs } : worker.alone;
     },
     whyMoved(x, from, to) {
@@ -112,8 +88,8 @@ export function rollout(context: PolicyContext): Policy {
       }
       return next;
     },
-    // As `choose` has left them.
-    costs: (_x, workers, into) => into.set(costs.subarray(0, workers.length)),
+    compared: () => cheapest.compared,
+    costs: (_x, workers, into) => cheapest.costs(workers, into),
     explain(x, workers): Candidate[] {
       const request = tracker.request(x);
       return workers.map((worker) => {

@@ -61,6 +61,9 @@ export class RolloutRequest {
   }
 }
 
+/** What the cost of a request depends on, besides what is cached of it. `group`: null if it is not a first turn. */
+type Placed = Pick<RolloutRequest, 'promptTokens' | 'answerTokens' | 'isFirstTurn'> & { readonly group: Group | null };
+
 /** The cost of a worker in seconds, term by term. Each `costAt` overwrites it. */
 export interface CostTerms {
   /** Prompts that were sent there and are not read yet. */
@@ -88,13 +91,13 @@ export const noCost = (): CostTerms => ({ queue: 0, prefill: 0, decode: 0, other
  */
 export function costAt(
   state: WorkerState,
-  { group, promptTokens, answerTokens, isFirstTurn }: RolloutRequest,
+  { group, promptTokens, answerTokens, isFirstTurn }: Placed,
   cachedTokens: number,
   nowMs: number,
   terms: CostTerms,
 ): number {
   const { speed, sequences, kvTokens } = state;
-  const mates = isFirstTurn ? (group.placed.get(state) ?? 0) : 0;
+  const mates = isFirstTurn ? (group?.placed.get(state) ?? 0) : 0;
   const prefill = prefillSecs(speed, cachedTokens, promptTokens - cachedTokens);
   const contextTokens = promptTokens + answerTokens / 2;
   // How much each of its steps adds to every other request.

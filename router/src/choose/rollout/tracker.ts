@@ -5,6 +5,8 @@ import { unitsOf } from '../../kit/block-hash.ts';
 import type { IndexSize, PolicyContext } from '../policy.ts';
 import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { StateMap } from '../state.ts';
+import { Candidates } from './candidates.ts';
+import { LoadOrder } from './load-order.ts';
 import { SavedHomes } from './saved-homes.ts';
 import { type FirstPrompt, Group, type OpenSession, OpenSessions } from './open-sessions.ts';
 import { Slowness, WorkerState, defaultSpeed, prefillSecs, stepSecs } from './worker-state.ts';
@@ -36,6 +38,9 @@ export class RolloutTracker {
   readonly #index: PrefixIndex;
   readonly #workerStates = new Map<Worker, WorkerState>();
   readonly #slowness = new Slowness();
+  /** null: no decision needed it yet. */
+  #order: LoadOrder | null = null;
+  #candidates: Candidates | null = null;
   /** Tokens per byte of prompts, by the body's field, learned where engines reported the tokens of the prompt. */
   readonly #tokensPerByte = new Map<string, number>();
   readonly #state: StateMap;
@@ -53,14 +58,14 @@ export class RolloutTracker {
     this.#homes = new SavedHomes(context.state('rollout-sessions'));
     const saved = this.#state.get('workload');
     if (saved !== undefined) this.workload.load(saved);
-    this.#unsubscribe = context.fleet.onEvent((event, worker) => {
-      if (event === 'removed') {
-        this.#leave(worker);
-        this.#workerStates.delete(worker);
-      } else if (event === 'changed' && !context.fleet.isEligible(worker)) {
-        // The worker failed, or its weights changed, so the contexts in its cache are lost.
-        this.#leave(worker);
-      }
+    const { fleet } = context;
+    this.#unsubscribe = fleet.onEvent((event, worker) => {
+      if (event === 'drained') return;
+      const state = this.workerState(worker);
+      // The worker failed, or its weights changed, so the contexts in its cache are lost.
+      if (!fleet.isEligible(worker)) this.#leave(state);
+      this.#loadChanged(state);
+      if (event === 'removed') this.#workerStates.delete(worker);
     });
   }
 
@@ -68,6 +73,15 @@ export class RolloutTracker {
     let state = this.#workerStates.get(worker);
     if (state === undefined) this.#workerStates.set(worker, (state = new WorkerState(worker, this.#slowness)));
     return state;
+  }
+
+  /** The workers that `choose` compares in a large fleet. */
+  get candidates(): Candidates {
+    if (this.#candidates !== null) return this.#candidates;
+    const { fleet } = this.#context;
+    this.#order = new LoadOrder(this.#slowness, this.workload);
+    for (const worker of fleet.eligible) this.#loadChanged(this.workerState(worker));
+    return (this.#candidates = new Candidates(fleet, this.#index, this.#order));
   }
 
   /** What is known of an exchange; the same object until the exchange ends. */
@@ -117,7 +131,11 @@ export class RolloutTracker {
       session.settle(state, cached);
     }
     // If the session stays, its entries in the index are renewed when the request ends.
-    if (!isHome) this.#remember(state, request, session?.entry ?? 0, promptTokens - prompt.tokens);
+    if (!isHome) {
+      this.#remember(state, request, session?.entry ?? 0, promptTokens - prompt.tokens);
+      this.#order?.sawPrompt(promptTokens);
+    }
+    this.#loadChanged(state);
   }
 
   end(x: Exchange): void {
@@ -129,6 +147,7 @@ export class RolloutTracker {
     // The prompt was read earlier than expected, and so will be the prompts after it.
     state.queueEndMs -= Math.max(0, request.readByMs - this.#context.nowMs());
     state.kvTokens -= request.promptTokens + request.answerTokens / 2;
+    this.#loadChanged(state);
     if (session !== null) {
       session.inFlight--;
       session.lastMs = this.#context.nowMs();
@@ -155,7 +174,9 @@ export class RolloutTracker {
   flush(worker: Worker): void {
     this.#index.drop(worker.slot);
     const state = this.#workerStates.get(worker);
-    if (state !== undefined) state.queueEndMs = 0;
+    if (state === undefined) return;
+    state.queueEndMs = 0;
+    this.#loadChanged(state);
   }
 
   get indexSize(): IndexSize {
@@ -231,10 +252,16 @@ export class RolloutTracker {
   }
 
   /** The worker lost its cache. */
-  #leave(worker: Worker): void {
-    this.flush(worker);
-    const residents = [...(this.#workerStates.get(worker)?.residents ?? [])];
+  #leave(state: WorkerState): void {
+    this.flush(state.worker);
+    const residents = [...state.residents];
     for (const session of residents) if (session.inFlight === 0) session.settle(null);
+  }
+
+  #loadChanged(state: WorkerState): void {
+    if (this.#order === null) return;
+    if (this.#context.fleet.isEligible(state.worker)) this.#order.set(state, this.#context.nowMs());
+    else this.#order.delete(state);
   }
 
   /** A session from before the restart: its context is where it was saved to be. */
