@@ -1,9 +1,10 @@
 // One run of the grid: a workload, a policy and a seed.
 import { bound, type Bound } from './bound.ts';
-import { defaultEngine } from './engine-options.ts';
+import { defaultEngine, type EngineOptions } from './engine-options.ts';
 import type { RunMetrics } from './run-metrics.ts';
 import { policies } from './simulated-policies.ts';
 import { Simulation } from './simulation.ts';
+import { streamBound, type StreamBound } from './stream-bound.ts';
 import { traces } from './traces.ts';
 import type { Trace } from './workload.ts';
 
@@ -26,8 +27,14 @@ export interface Cell extends Workload {
 export interface CellResult extends Cell, RunMetrics {
   /** Null for a stream. */
   readonly bound: Bound | null;
+  /** Null for a batch. */
+  readonly streamBound: StreamBound | null;
   /** Seconds of real time that the run took. */
   readonly wallSeconds: number;
+}
+
+export function workloadName({ trace, kvTokens }: Workload): string {
+  return `${trace} at ${kvTokens / 1000}k KV tokens`;
 }
 
 /** @param text `450000` or `450k` */
@@ -62,6 +69,15 @@ function traceOf(name: string, seed: number): Trace {
   return trace;
 }
 
+/** The bounds of the last streams. */
+const bounds = new WeakMap<Trace, StreamBound>();
+
+function streamBoundOf(stream: Trace, engines: number, engine: EngineOptions): StreamBound {
+  let known = bounds.get(stream);
+  if (known === undefined) bounds.set(stream, (known = streamBound(stream, engines, engine)));
+  return known;
+}
+
 function shorter(trace: Trace): Trace {
   const { stream } = trace;
   if (stream === undefined) return trace;
@@ -87,10 +103,8 @@ export function runCell(cell: Cell): CellResult {
   });
   const metrics = simulation.run();
   const wallSeconds = (performance.now() - startedAt) / 1000;
-  return {
-    ...cell,
-    ...metrics,
-    bound: trace.stream === undefined ? bound(trace, cell.engines, engine) : null,
-    wallSeconds,
-  };
+  if (trace.stream === undefined) {
+    return { ...cell, ...metrics, bound: bound(trace, cell.engines, engine), streamBound: null, wallSeconds };
+  }
+  return { ...cell, ...metrics, bound: null, streamBound: streamBoundOf(whole, cell.engines, engine), wallSeconds };
 }

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parseTokens, parseWorkload, type Cell } from './grid.ts';
 import { runCells } from './pool.ts';
-import { renderReport, spread } from './report.ts';
+import { renderReport } from './report.ts';
+import { spread } from './spread.ts';
 
 test('mean and sample deviation', () => {
   assert.deepEqual(spread([4]), { mean: 4, deviation: 0 });

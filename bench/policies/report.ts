@@ -1,6 +1,9 @@
 // Results as Markdown: a table per workload, mean and deviation over the seeds.
-import type { CellResult, Workload } from './grid.ts';
+import { type CellResult, workloadName } from './grid.ts';
+import { markdownTable } from './markdown-table.ts';
+import { renderOverview } from './overview.ts';
 import { peers } from './peers/peers.ts';
+import { spread } from './spread.ts';
 
 interface Column {
   readonly title: string;
@@ -23,6 +26,7 @@ const batchColumns: readonly Column[] = [
 
 const streamColumns: readonly Column[] = [
   { title: 'turns/h', digits: 0, value: (r) => r.stream!.turnsPerHour },
+  { title: '% of bound', digits: 0, value: (r) => (100 * r.stream!.turnsPerHour) / r.streamBound!.turnsPerHour },
   { title: 'sessions/h', digits: 0, value: (r) => r.stream!.sessionsPerHour },
   { title: 'output tok/s', digits: 0, value: (r) => r.stream!.outputTokensPerSecond },
   { title: 'session p50 s', digits: 0, value: (r) => r.stream!.sessionSeconds.p50 },
@@ -36,50 +40,33 @@ const streamColumns: readonly Column[] = [
   { title: 'hit %', digits: 1, value: (r) => 100 * r.stream!.hitShare },
 ];
 
-export interface Spread {
-  readonly mean: number;
-  /** Sample standard deviation; 0 for a single value. */
-  readonly deviation: number;
-}
-
-export function spread(values: readonly number[]): Spread {
-  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-  if (values.length < 2) return { mean, deviation: 0 };
-  const squares = values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
-  return { mean, deviation: Math.sqrt(squares / (values.length - 1)) };
-}
-
-export function workloadName({ trace, kvTokens }: Workload): string {
-  return `${trace} at ${kvTokens / 1000}k KV tokens`;
-}
-
 function cellText(results: readonly CellResult[], { value, digits }: Column): string {
   const { mean, deviation } = spread(results.map((result) => value(result)));
   return results.length > 1 ? `${mean.toFixed(digits)} ± ${deviation.toFixed(digits)}` : mean.toFixed(digits);
 }
 
+/** The best of the peers and of the others. */
 function bestLine(byPolicy: ReadonlyMap<string, readonly CellResult[]>): string {
+  const isStream = byPolicy.values().next().value?.[0]?.stream != null;
+  const value = (result: CellResult): number => result.stream?.turnsPerHour ?? result.makespan;
+  const text = (mean: number): string => (isStream ? `${mean.toFixed(0)} turns/h` : `${mean.toFixed(1)} s`);
   const means = [...byPolicy].map(([policy, results]) => ({
     policy,
     isPeer: policy in peers,
-    makespan: spread(results.map((result) => result.makespan)).mean,
+    mean: spread(results.map((result) => value(result))).mean,
   }));
-  means.sort((a, b) => a.makespan - b.makespan);
+  means.sort((a, b) => (isStream ? b.mean - a.mean : a.mean - b.mean));
   const peer = means.find(({ isPeer }) => isPeer);
   const other = means.find(({ isPeer }) => !isPeer);
   if (peer === undefined || other === undefined) return '';
-  const gain = 100 * (1 - other.makespan / peer.makespan);
-  return `\nBest peer \`${peer.policy}\` ${peer.makespan.toFixed(1)} s; best other \`${other.policy}\` ${other.makespan.toFixed(1)} s: ${gain.toFixed(1)} % less.\n`;
+  const gain = 100 * Math.abs(1 - other.mean / peer.mean);
+  const word = other.mean < peer.mean ? 'less' : 'more';
+  return `\nBest peer \`${peer.policy}\` ${text(peer.mean)}; best other \`${other.policy}\` ${text(other.mean)}: ${gain.toFixed(1)} % ${word}.\n`;
 }
 
 function table(byPolicy: ReadonlyMap<string, readonly CellResult[]>, columns: readonly Column[]): string {
-  const titles = ['policy', ...columns.map(({ title }) => title)];
   const rows = [...byPolicy].map(([policy, of]) => [policy, ...columns.map((column) => cellText(of, column))]);
-  const widths = titles.map((title, i) => Math.max(title.length, ...rows.map((row) => row[i]!.length)));
-  const line = (cells: readonly string[]): string =>
-    `| ${cells.map((cell, i) => (i === 0 ? cell.padEnd(widths[i]!) : cell.padStart(widths[i]!))).join(' | ')} |`;
-  const rule = `| ${widths.map((width, i) => (i === 0 ? '-'.repeat(width) : `${'-'.repeat(width - 1)}:`)).join(' | ')} |`;
-  return [line(titles), rule, ...rows.map(line)].join('\n');
+  return markdownTable(['policy', ...columns.map(({ title }) => title)], rows);
 }
 
 /** @param results of one workload */
@@ -87,15 +74,18 @@ export function renderWorkload(results: readonly CellResult[]): string {
   const first = results[0]!;
   const byPolicy = Map.groupBy(results, (result) => result.policy);
   const head = `## ${workloadName(first)}, ${first.engines} engines\n\n`;
-  if (first.stream !== null) return `${head}${table(byPolicy, streamColumns)}\n`;
-  const bounds = (pick: (result: CellResult) => number): string =>
-    cellText(byPolicy.values().next().value ?? [], { title: '', digits: 1, value: pick });
-  const best = `Bound ${bounds((r) => r.bound!.seconds)} s: longest session ${bounds((r) => r.bound!.longestSession)} s, work of the fleet ${bounds((r) => r.bound!.fleetWork)} s.`;
+  const bounds = (pick: (result: CellResult) => number, digits: number): string =>
+    cellText(byPolicy.values().next().value ?? [], { title: '', digits, value: pick });
+  if (first.stream !== null) {
+    const least = `Bound ${bounds((r) => r.streamBound!.turnsPerHour, 0)} turns/h: by slots ${bounds((r) => r.streamBound!.slots, 0)}, by memory ${bounds((r) => r.streamBound!.memory, 0)}.`;
+    return `${head}${least}\n\n${table(byPolicy, streamColumns)}\n${bestLine(byPolicy)}`;
+  }
+  const best = `Bound ${bounds((r) => r.bound!.seconds, 1)} s: longest session ${bounds((r) => r.bound!.longestSession, 1)} s, work of the fleet ${bounds((r) => r.bound!.fleetWork, 1)} s.`;
   return `${head}${best}\n\n${table(byPolicy, batchColumns)}\n${bestLine(byPolicy)}`;
 }
 
-/** Workloads in the order in which they come first. */
+/** The overview, then the workloads in the order in which they come first. */
 export function renderReport(results: readonly CellResult[]): string {
   const byWorkload = Map.groupBy(results, workloadName);
-  return [...byWorkload.values()].map(renderWorkload).join('\n');
+  return [renderOverview(results), ...[...byWorkload.values()].map(renderWorkload)].filter(Boolean).join('\n');
 }

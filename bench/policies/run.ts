@@ -9,21 +9,22 @@ import { policies } from './simulated-policies.ts';
 import { runCells } from './pool.ts';
 import { renderReport } from './report.ts';
 import { shipped } from './shipped.ts';
+import { streams } from './streams.ts';
 import { traces } from './traces.ts';
 
-/** Every trace, the agents also on engines with more memory; with seeds that were not used for tuning. */
-const whole = {
-  traces: [...Object.keys(traces), 'agent@600k', 'agent@800k'].join(','),
-  policies: [...Object.keys(peers), ...Object.keys(shipped)].join(','),
-  seeds: '11,12,13,14,15,16,17,18,19,20',
-  kv: '450k',
-  engines: '8',
-} as const;
+/** Every trace, the agents also on engines with more memory. */
+const everyTrace = [...Object.keys(traces), 'agent@600k', 'agent@800k'].join(',');
+const everyPolicy = [...Object.keys(peers), ...Object.keys(shipped)].join(',');
+/** A stream has no batch before it. */
+const streamPolicies = everyPolicy.replace(',rollout_first', '');
+/** Seeds that were not used for tuning. */
+const batchSeeds = '11,12,13,14,15,16,17,18,19,20';
+const streamSeeds = '41,42,43,44,45,46,47,48,49,50';
 
 const usage = `npm run bench:policies -- [options]
-  --traces A,B     ${Object.keys(traces).join(', ')}; agent@600k runs one with other memory (${whole.traces})
-  --policies X,Y   ${Object.keys(policies).join(', ')} (the peers' and the shipped)
-  --seeds 1,2,3    one batch each (${whole.seeds})
+  --traces A,B     ${everyTrace}; agent@600k runs one with other memory (all of them)
+  --policies X,Y   ${Object.keys(policies).join(', ')} (all of them)
+  --seeds 1,2,3    one batch or stream each (${batchSeeds}; streams ${streamSeeds})
   --kv TOKENS      KV memory of an engine (450k)
   --engines N      engines in the fleet (8)
   --quick          streams half as long
@@ -31,15 +32,15 @@ const usage = `npm run bench:policies -- [options]
   --json FILE      every single run, as JSON
   --out FILE       the report, as Markdown
 
-Only a whole run (the defaults) writes bench/policies/report.md; any other prints its tables.`;
+Only a whole run (at most --jobs and --json) writes bench/policies/report.md; any other prints its tables.`;
 
 const { values } = parseArgs({
   options: {
-    traces: { type: 'string', default: whole.traces },
-    policies: { type: 'string', default: whole.policies },
-    seeds: { type: 'string', default: whole.seeds },
-    kv: { type: 'string', default: whole.kv },
-    engines: { type: 'string', default: whole.engines },
+    traces: { type: 'string' },
+    policies: { type: 'string' },
+    seeds: { type: 'string' },
+    kv: { type: 'string' },
+    engines: { type: 'string' },
     quick: { type: 'boolean', default: false },
     jobs: { type: 'string', default: '1' },
     json: { type: 'string' },
@@ -47,6 +48,10 @@ const { values } = parseArgs({
     help: { type: 'boolean', default: false },
   },
 });
+
+const isWhole =
+  !values.quick &&
+  [values.traces, values.policies, values.seeds, values.kv, values.engines].every((x) => x === undefined);
 
 function positive(name: string, text: string): number {
   const value = Number(text);
@@ -56,20 +61,28 @@ function positive(name: string, text: string): number {
 
 /** In the order of traces and seeds, so that a thread makes each trace once. */
 function cells(): Cell[] {
-  const engines = positive('engines', values.engines);
+  const engines = positive('engines', values.engines ?? '8');
   const isQuick = values.quick;
-  const kvTokens = parseTokens(values.kv);
-  const names = values.policies.split(',');
-  const unknown = names.filter((name) => !(name in policies));
+  const kvTokens = parseTokens(values.kv ?? '450k');
+  const unknown = values.policies?.split(',').filter((name) => !(name in policies)) ?? [];
   if (unknown.length > 0)
     throw new Error(`no policy ${unknown.join(', ')}; there are ${Object.keys(policies).join(', ')}`);
-  const seeds = values.seeds.split(',').map((seed) => positive('seeds', seed));
-  return values.traces
+  return (values.traces ?? everyTrace)
     .split(',')
     .map((text) => parseWorkload(text, kvTokens))
-    .flatMap((workload) =>
-      seeds.flatMap((seed) => names.map((policy) => ({ ...workload, engines, seed, policy, isQuick }))),
-    );
+    .flatMap((workload) => {
+      const isStream = workload.trace in streams;
+      const seeds = (values.seeds ?? (isStream ? streamSeeds : batchSeeds)).split(',');
+      const names = (values.policies ?? (isStream ? streamPolicies : everyPolicy)).split(',');
+      return seeds
+        .map((seed) => positive('seeds', seed))
+        .flatMap((seed) => names.map((policy) => ({ ...workload, engines, seed, policy, isQuick })));
+    });
+}
+
+function seedsText(): string {
+  const seeds = values.seeds ?? `${batchSeeds} (batches) and ${streamSeeds} (streams)`;
+  return seeds.replaceAll(',', ', ');
 }
 
 function head(): string {
@@ -77,10 +90,11 @@ function head(): string {
 
 ${new Date().toISOString().slice(0, 10)} · ${machine()}
 
-Mean ± deviation over the seeds ${values.seeds.replaceAll(',', ', ')}. Every time is one of the simulation's virtual clock: the
-machine has no part in it. ${Object.keys(shipped).join(', ')} are the shipped policy itself: after an earlier
-batch, in a first batch, without signals of sessions' ends, and without letting sessions wait. The others are peers' policies,
-modelled from their documentation and sources. How far running routers and engines agree with the simulation:
+Mean ± deviation over the seeds ${seedsText()}. Every time is one of the simulation's
+virtual clock: the machine has no part in it. ${Object.keys(shipped).join(', ')} are the shipped
+policy itself: after an earlier batch (a stream has none), in a first batch, without signals of sessions' ends, and without letting
+sessions wait. The others are peers' policies, modelled from their documentation and sources; thunder_agent with its defaults, with
+its option for decay, and as its documentation describes it. How far running routers and engines agree with the simulation:
 [bench/rollout/report.md](../rollout/report.md). To repeat: \`npm run bench:policies\`.`;
 }
 
@@ -103,8 +117,6 @@ if (values.help) {
   });
   process.stderr.write(`${process.stderr.isTTY ? '\r\x1b[K' : ''}${finished} runs in ${seconds()} s\n`);
   console.log(renderReport(results));
-  const isWhole =
-    !values.quick && Object.entries(whole).every(([name, value]) => values[name as keyof typeof whole] === value);
   if (values.out !== undefined) write(values.out, results);
   else if (isWhole) write(join(import.meta.dirname, 'report.md'), results);
   if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(results, null, 1)}\n`);

@@ -32,6 +32,7 @@ function trace(): Trace {
     seconds: 95,
     warmUpSeconds: 15,
     weightsSeconds: 5,
+    slots: 2,
     clients: () => {
       let begun = 0;
       return { ended: () => [short(`next ${++begun}`)] };

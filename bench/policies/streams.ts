@@ -116,6 +116,7 @@ function streamOf(shape: Shape): (seed: number) => Trace {
       seconds,
       warmUpSeconds,
       weightsSeconds,
+      slots: shape.slots,
       clients() {
         const slots = new Slots(shape, sessions);
         slots.begun();
@@ -136,7 +137,7 @@ const shapes: readonly Shape[] = [
   { name: 'stream-2x', slots: 656 },
   { name: 'stream-4x', slots: 1312 },
   { name: 'stream-tools', slots: 656, delay: heavyTailed },
-  { name: 'stream-straggler', slots: 720, atOnce: groupSize, holdsGroups: true, meanTurns: 7, hasStraggler: true },
+  { name: 'stream-straggler', slots: 1280, atOnce: groupSize, holdsGroups: true, meanTurns: 7, hasStraggler: true },
   { name: 'stream-waves', slots: 960, atOnce: 800 },
   { name: 'stream-swap', slots: 656, isFlushed: true },
 ];

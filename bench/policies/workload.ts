@@ -65,6 +65,8 @@ export interface Stream {
   readonly warmUpSeconds: number;
   /** The trainer has new weights this often. */
   readonly weightsSeconds: number;
+  /** Sessions that are open at a time, at most. */
+  readonly slots: number;
   /** The clients of one run. */
   clients(): Clients;
 }

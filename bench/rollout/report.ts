@@ -1,7 +1,7 @@
 // bench/rollout/report.md: both results of each policy, whether they agree, and how they were measured.
 import { cpus } from 'node:os';
 import { machine } from '../machine.ts';
-import { spread } from '../policies/report.ts';
+import { spread } from '../policies/spread.ts';
 import { type Contender, type Scene, engineCount, seed, tasks, timeScale, weight } from './scene.ts';
 import type { SocketOutcome } from './sockets.ts';
 import { type Verdict, judge, makespanMargin, orderMargin } from './verdict.ts';
