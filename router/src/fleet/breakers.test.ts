@@ -92,6 +92,14 @@ test('the last worker is never taken out, unless all may be', (t) => {
   assert.equal(all.fleet.eligible.length, 0);
 });
 
+test('the last worker of a model is never taken out', (t) => {
+  const { fleet, workers, events, fail } = scene(t, 4, 50);
+  for (const [i, worker] of workers.entries()) worker.models = new Map([[i < 2 ? 'a' : 'b', '{}']]);
+  for (const worker of workers) fail(worker);
+  assert.deepEqual(fleet.eligible, [workers[1], workers[3]]);
+  assert.deepEqual(events, ['opened', 'panic', 'opened', 'panic']);
+});
+
 test('of a small fleet one at least may go', (t) => {
   const { fleet, workers, fail } = scene(t, 3, 10);
   for (const worker of workers) fail(worker);

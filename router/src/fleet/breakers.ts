@@ -124,9 +124,8 @@ export class Breakers {
 
   #mayEject(worker: Worker): boolean {
     const { maxEjectedPercent } = this.#options;
-    // Only workers of the same role count, because the halves of pairs cannot replace each other.
-    const workers = this.#fleet.workers.filter(({ role }) => role === worker.role);
-    const eligible = this.#fleet.eligible.filter(({ role }) => role === worker.role);
+    const workers = this.#fleet.workers.filter((other) => canReplace(other, worker));
+    const eligible = this.#fleet.eligible.filter((other) => canReplace(other, worker));
     if (maxEjectedPercent >= 100) return true;
     if (!eligible.some((other) => other !== worker)) return false;
     const ejected = workers.filter((other) => other !== worker && this.stateOf(other) !== 'closed').length;
@@ -170,3 +169,8 @@ export class Breakers {
     this.#circuits.delete(worker);
   }
 }
+
+/** The halves of pairs cannot replace each other, nor can workers without a common model. */
+const canReplace = (one: Worker, other: Worker): boolean =>
+  one.role === other.role &&
+  (one.models === null || other.models === null || [...one.models.keys()].some((name) => other.models!.has(name)));
