@@ -124,7 +124,7 @@ const watch = setInterval(() => {
 const failures: string[] = [];
 const works = [
   ...Array.from({ length: Number(values.clients) }, (_, i) =>
-    i % 4 === 3 ? completions(scene, `p${i}`) : chats(scene, `c${i}`),
+    i % 2 === 1 ? completions(scene, `p${i}`) : chats(scene, `c${i}`),
   ),
   tinker(scene),
   exporter(scene, 10_000),
