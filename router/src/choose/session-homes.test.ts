@@ -5,13 +5,14 @@ import { runInNewContext } from 'node:vm';
 import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
 import { BodyReader } from '../classify/body-reader.ts';
 import { keyOrders } from '../classify/routing-keys.ts';
-import { MAX_SESSIONS, SessionHomes } from './session-homes.ts';
+import { SessionHomes } from './session-homes.ts';
 
-function scene(ttlMs = 1_000) {
+function scene(ttlMs = 1_000, maxSessions?: number) {
   const clock = { nowMs: 0 };
   const homes = new SessionHomes(
     () => clock.nowMs,
     () => ttlMs,
+    maxSessions,
   );
   return { clock, homes, ...fleetOfSize(2) };
 }
@@ -35,12 +36,29 @@ test('a session is forgotten when it ends, or when it was idle for its time and 
   assert.equal(homes.size, 0);
 });
 
+test('very many sessions are looked at in several calls', () => {
+  const { clock, homes, workers } = scene();
+  for (let i = 0; i < 25_000; i++) {
+    const x = exchangeOf({ session: `s${i}` });
+    homes.placed(x, workers[0]!);
+    homes.released(x);
+  }
+  clock.nowMs = 5_000;
+  const sizes = [1, 2, 3, 4].map(() => (homes.sweep(clock.nowMs), homes.size));
+  assert.deepEqual(sizes, [15_000, 5_000, 0, 0]);
+});
+
 test('however many sessions and moves there are, so many are kept', () => {
-  const { homes, workers } = scene();
+  const { homes, workers } = scene(1_000, 1_000);
   const [a, b] = workers;
-  for (let i = 0; i < MAX_SESSIONS + 10; i++) homes.placed(exchangeOf({ session: `s${i}` }), a!);
-  assert.equal(homes.size, MAX_SESSIONS);
-  assert.equal(homes.get('s0'), undefined);
+  for (let i = 0; i < 1_010; i++) homes.placed(exchangeOf({ session: `s${i}` }), a!);
+  assert.equal(homes.size, 1_000);
+  assert.deepEqual([homes.get('s9'), homes.get('s10')?.inFlight], [undefined, 1]);
+  for (let i = 100; i < 600; i++) if (i !== 500) homes.ended(`s${i}`);
+  for (let i = 0; i < 1_000; i++) homes.placed(exchangeOf({ session: `later ${i}` }), a!);
+  assert.equal(homes.size, 1_000);
+  assert.deepEqual([homes.get('s1009'), homes.get('later 0')?.inFlight], [undefined, 1]);
+  homes.placed(exchangeOf({ session: 's500' }), a!);
   for (let i = 0; i < 1_005; i++) {
     const x = exchangeOf({ session: 's500' });
     const to = i % 2 === 0 ? b! : a!;

@@ -4,11 +4,13 @@ import type { Worker } from '../fleet/worker.ts';
 import type { MoveWhy } from './policy.ts';
 
 /** Beyond this number the sessions that were first seen longest ago are forgotten. */
-export const MAX_SESSIONS = 100_000;
+const MAX_SESSIONS = 300_000;
 /** Moves that `GET /moves` lists. */
 const MAX_MOVES = 1_000;
 /** Idle sessions are looked for this many times within the time to live. */
 const SWEEPS_PER_TTL = 16;
+/** Sessions that one call looks at, because it blocks the event loop for that time. */
+const SWEEP_SLICE = 10_000;
 
 /** Where the requests of a session go. */
 export interface SessionHome {
@@ -39,14 +41,20 @@ export class SessionHomes {
   readonly #homes = new Map<string, SessionHome>();
   readonly #nowMs: () => number;
   readonly #ttlMs: () => number;
+  readonly #maxSessions: number;
+  /** Goes through the sessions, those first seen longest ago first. (To begin anew each time is slow once many at the front were deleted.) */
+  #oldest = this.#homes.keys();
   /** A ring buffer: the next move goes to `#nextMove`. */
   readonly #moves: Move[] = [];
   #nextMove = 0;
   #sweptMs = 0;
+  /** The sweep that goes on; null: none. */
+  #sweep: IterableIterator<[string, SessionHome]> | null = null;
 
-  constructor(nowMs: () => number, ttlMs: () => number) {
+  constructor(nowMs: () => number, ttlMs: () => number, maxSessions = MAX_SESSIONS) {
     this.#nowMs = nowMs;
     this.#ttlMs = ttlMs;
+    this.#maxSessions = maxSessions;
   }
 
   get size(): number {
@@ -118,12 +126,21 @@ export class SessionHomes {
     this.#homes.delete(session);
   }
 
-  /** Forgets sessions that were idle for too long. */
+  /** Forgets sessions that were idle for too long: a part of them in each call. */
   sweep(nowMs: number): void {
     const ttlMs = this.#ttlMs();
-    if (nowMs - this.#sweptMs < ttlMs / SWEEPS_PER_TTL) return;
-    this.#sweptMs = nowMs;
-    for (const [session, { inFlight, lastMs }] of this.#homes) {
+    if (this.#sweep === null) {
+      if (nowMs - this.#sweptMs < ttlMs / SWEEPS_PER_TTL) return;
+      this.#sweptMs = nowMs;
+      this.#sweep = this.#homes.entries();
+    }
+    for (let i = 0; i < SWEEP_SLICE; i++) {
+      const { value } = this.#sweep.next() as { value: [string, SessionHome] | undefined };
+      if (value === undefined) {
+        this.#sweep = null;
+        return;
+      }
+      const [session, { inFlight, lastMs }] = value;
       if (inFlight === 0 && nowMs - lastMs > ttlMs) this.#homes.delete(session);
     }
   }
@@ -133,10 +150,12 @@ export class SessionHomes {
     const times = { sinceMs: nowMs, lastMs: nowMs };
     const home = { worker, group: groupOf(x), ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null };
     this.#homes.set(session, home);
-    if (this.#homes.size <= MAX_SESSIONS) return;
-    for (const [oldest] of this.#homes) {
-      this.#homes.delete(oldest);
-      return;
-    }
+    while (this.#homes.size > this.#maxSessions) this.#forgetOldest();
+  }
+
+  #forgetOldest(): void {
+    const { value } = this.#oldest.next();
+    if (value === undefined) this.#oldest = this.#homes.keys();
+    else this.#homes.delete(value);
   }
 }

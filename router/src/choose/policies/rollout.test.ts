@@ -7,7 +7,6 @@ import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { memoryStore } from '../state.ts';
 import type { PolicyContext } from '../policy.ts';
-import { MAX_OPEN } from '../rollout/open-sessions.ts';
 import { rollout } from './rollout.ts';
 
 /** Tokens of text that one worker of these fleets holds. */
@@ -239,23 +238,6 @@ test('silent sessions expire, after a time learned from the gaps between turns',
   s.context.clock.nowMs += 61_000;
   s.ask(turn('new', text('new', 100)));
   assert.equal(s.policy.describe!()['openSessions'], 1);
-});
-
-test('however many sessions are named, so many are remembered: those that spoke last', () => {
-  const s = scene(1);
-  for (let i = 0; i < MAX_OPEN + 50; i++) {
-    // The first one goes on speaking.
-    for (const name of i % 1_000 === 0 && i > 0 ? [`s${i}`, 's0'] : [`s${i}`]) {
-      const x = turn(name, 'a prompt');
-      s.ask(x);
-      s.answer(x);
-    }
-  }
-  assert.ok((s.policy.describe!()['openSessions'] as number) <= MAX_OPEN + 1);
-  assert.deepEqual(
-    ['s0', 's1', `s${MAX_OPEN}`].map((name) => s.policy.knowsSession!(turn(name, ''))),
-    [true, false, true],
-  );
 });
 
 test('nothing waits beside an engine that does nothing, and all are served in the end', () => {

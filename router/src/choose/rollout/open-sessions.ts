@@ -16,9 +16,11 @@ const FADE = 0.999;
 /** Idle sessions are looked for this many times within the time to live. */
 const SWEEPS = 16;
 /** Sessions that are remembered; beyond that those that were idle longest are closed. */
-export const MAX_OPEN = 100_000;
-/** Groups that are remembered; beyond that the oldest is forgotten. */
+const MAX_OPEN = 300_000;
+/** Groups that are remembered; beyond that the oldest without open sessions are forgotten. */
 const MAX_GROUPS = 10_000;
+/** Groups that are looked at, beyond that number, for each new one. */
+const LOOKED_AT = 2;
 
 /** The sessions of one prompt. */
 export class Group {
@@ -115,9 +117,8 @@ export class OpenSession implements IndexedSetMember {
     this.contextTokens = tokens;
   }
 
-  /** Its key was used again. */
+  /** Its key was used again: see `OpenSessions.prove`. */
   prove(): void {
-    if (this.isProven) return;
     this.isProven = true;
     if (this.home !== null) this.#reside(this.home);
   }
@@ -130,13 +131,22 @@ export class OpenSession implements IndexedSetMember {
 
 /** All open sessions, and the gaps between their turns. */
 export class OpenSessions {
+  /** Sessions whose keys are known to be used again. */
+  proven = 0;
+  readonly #maxOpen: number;
   readonly #open = new Map<string, OpenSession>();
-  /** In the order of their last turns. (A Map that changes at each turn is expensive to collect: see `IndexedSet`.) */
+  /** In the order of `lastMs`. (A Map that changes at each turn is expensive to collect: see `IndexedSet`.) */
   readonly #order = new LinkedList<OpenSession>();
   readonly #groups = new Map<string, Group>();
+  /** Goes through the groups, the oldest first. (To begin anew each time is slow once many at the front were deleted.) */
+  #oldGroups = this.#groups.entries();
   #gapsSeen = 0;
   #longestGapMs = 0;
   #sweptMs = 0;
+
+  constructor(maxOpen = MAX_OPEN) {
+    this.#maxOpen = maxOpen;
+  }
 
   get size(): number {
     return this.#open.size;
@@ -152,11 +162,10 @@ export class OpenSessions {
     return this.#open.get(id);
   }
 
-  /** Keys that were used once and may never be used again are not counted. */
-  get proven(): number {
-    let count = 0;
-    for (const { isProven } of this.#open.values()) count += isProven ? 1 : 0;
-    return count;
+  prove(session: OpenSession): void {
+    if (session.isProven) return;
+    session.prove();
+    this.proven++;
   }
 
   open(id: string, group: Group, first: FirstPrompt, nowMs: number, isProven = true): OpenSession {
@@ -164,6 +173,7 @@ export class OpenSessions {
     group.open.add(session);
     this.#open.set(id, session);
     session.link = this.#order.push(session);
+    if (isProven) this.proven++;
     return session;
   }
 
@@ -173,23 +183,36 @@ export class OpenSessions {
       this.#gapsSeen++;
       this.#longestGapMs = Math.max(nowMs - session.lastMs, this.#longestGapMs * FADE);
     }
+    this.spoke(session, nowMs);
+  }
+
+  /** A turn of the session begins or ends now. */
+  spoke(session: OpenSession, nowMs: number): void {
     session.lastMs = nowMs;
-    this.#order.remove(session.link!);
-    session.link = this.#order.push(session);
+    // A turn may end after its session was closed.
+    if (session.link !== null && this.#order.last !== session.link) this.#order.move(session.link, this.#order.last);
   }
 
   group(id: string): Group {
     let group = this.#groups.get(id);
     if (group === undefined) {
       this.#groups.set(id, (group = new Group()));
-      if (this.#groups.size > MAX_GROUPS) this.#groups.delete(this.#groups.keys().next().value!);
+      for (let i = 0; i < LOOKED_AT && this.#groups.size > MAX_GROUPS; i++) this.#forgetGroup();
     }
     return group;
+  }
+
+  #forgetGroup(): void {
+    const { value } = this.#oldGroups.next();
+    if (value === undefined) this.#oldGroups = this.#groups.entries();
+    else if (value[1].open.size === 0) this.#groups.delete(value[0]);
   }
 
   close(session: OpenSession): void {
     this.#open.delete(session.id);
     this.#order.remove(session.link!);
+    session.link = null;
+    if (session.isProven) this.proven--;
     const { group } = session;
     group.open.delete(session);
     if (session.isProven) {
@@ -202,12 +225,14 @@ export class OpenSessions {
   /** Sessions that were idle for too long, which are looked for from time to time, or that exceed the limit. */
   expired(nowMs: number): OpenSession[] {
     const { ttlMs } = this;
-    let tooMany = this.#open.size - MAX_OPEN;
+    let tooMany = this.#open.size - this.#maxOpen;
     const isDue = nowMs - this.#sweptMs >= ttlMs / SWEEPS;
     if (isDue) this.#sweptMs = nowMs;
     const found: OpenSession[] = [];
     for (let link = this.#order.first; link !== null && (isDue || tooMany > 0); link = link.next) {
       const session = link.value;
+      // All after it spoke later.
+      if (tooMany <= 0 && nowMs - session.lastMs <= ttlMs) break;
       if (session.inFlight > 0) continue;
       // A session without a place is still waiting for its first turn.
       const isExcess = tooMany > 0 && session.order > 0;

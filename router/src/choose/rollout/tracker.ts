@@ -150,7 +150,7 @@ export class RolloutTracker {
     this.#loadChanged(state);
     if (session !== null) {
       session.inFlight--;
-      session.lastMs = this.#context.nowMs();
+      this.sessions.spoke(session, this.#context.nowMs());
     }
     // A request without prompt or session teaches nothing about sessions.
     const isTurn = request.field !== '' || session !== null;
@@ -223,7 +223,7 @@ export class RolloutTracker {
     // The content-length, or for a chunked body the bytes that have arrived.
     const bodyBytes = Math.max(x.head.contentLength, x.body.bytes);
     let session = x.session === '' ? null : (this.sessions.get(x.session) ?? null);
-    session?.prove();
+    if (session !== null) this.sessions.prove(session);
     if (session !== null && session.turns > 0) {
       const grownBytes = Math.max(0, bodyBytes - session.bodyBytes);
       const promptTokens = session.promptTokens + grownBytes * session.first.tokensPerByte;
@@ -269,7 +269,7 @@ export class RolloutTracker {
     const home = this.#homes.of(session.id);
     if (home === null) return;
     const worker = this.#context.fleet.get(home.url);
-    session.prove();
+    this.sessions.prove(session);
     session.turns = 1;
     session.order = ++this.#placed;
     session.contextTokens = home.tokens;

@@ -28,7 +28,7 @@ export const sessionMetrics: readonly MetricSpec[] = [
   {
     name: 'turnout_open_sessions',
     type: 'gauge',
-    help: 'Sessions with a request in the last --session-ttl-secs whose end was not signalled; at most 100,000 are counted.',
+    help: 'Sessions with a request in the last --session-ttl-secs whose end was not signalled; at most 300,000 are counted.',
     read: ({ homes }) => one(homes.size),
   },
   {

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { OpenSessions } from './open-sessions.ts';
+
+const first = { tokens: 10, blocks: new Uint32Array(0), tokensPerByte: 0.25 };
+
+function opened(sessions: OpenSessions, id: string, nowMs: number, isProven = true) {
+  const session = sessions.open(id, sessions.group(`group of ${id}`), first, nowMs, isProven);
+  session.order = 1;
+  return session;
+}
+
+test('however many sessions are named, so many are remembered: those that spoke last', () => {
+  const sessions = new OpenSessions(100);
+  const [s0] = Array.from({ length: 150 }, (_, i) => opened(sessions, `s${i}`, i));
+  sessions.spoke(s0!, 200);
+  for (const session of sessions.expired(200)) sessions.close(session);
+  assert.equal(sessions.size, 100);
+  assert.equal(sessions.proven, 100);
+  assert.deepEqual(
+    ['s0', 's1', 's50', 's51', 's149'].map((id) => sessions.get(id) !== undefined),
+    [true, false, false, true, true],
+  );
+});
+
+test('sessions that are idle for too long are found after any turns, and no others', () => {
+  const step = fc.record({
+    id: fc.nat(9),
+    do: fc.constantFrom('begin', 'begin', 'end', 'close'),
+    passMs: fc.nat(90_000),
+  });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 100, size: 'max' }), (steps) => {
+      const sessions = new OpenSessions();
+      let nowMs = 0;
+      for (const { id, do: what, passMs } of steps) {
+        nowMs += passMs;
+        const session = sessions.get(`s${id}`);
+        if (session === undefined) opened(sessions, `s${id}`, nowMs, id % 2 === 0);
+        else if (what === 'close') sessions.close(session);
+        else if (what === 'begin') {
+          sessions.prove(session);
+          sessions.touch(session, nowMs);
+          session.inFlight++;
+        } else if (session.inFlight > 0) {
+          session.inFlight--;
+          sessions.spoke(session, nowMs);
+        }
+        const all = Array.from({ length: 10 }, (_, i) => sessions.get(`s${i}`)).filter((each) => each !== undefined);
+        assert.equal(sessions.proven, all.filter(({ isProven }) => isProven).length);
+        const idle = all.filter(({ inFlight, lastMs }) => inFlight === 0 && nowMs - lastMs > sessions.ttlMs);
+        const found = sessions.expired(nowMs);
+        // Not looked for at every call.
+        if (found.length > 0) assert.deepEqual(new Set(found), new Set(idle));
+        for (const each of found) sessions.close(each);
+      }
+      const last = nowMs + 1e9;
+      assert.equal(
+        sessions.expired(last).length,
+        Array.from({ length: 10 }, (_, i) => sessions.get(`s${i}`)).filter((each) => each?.inFlight === 0).length,
+      );
+    }),
+    { numRuns: 200 },
+  );
+});
+
+test('groups with open sessions are remembered, however many there are, and others up to a number', () => {
+  const sessions = new OpenSessions();
+  const kept = Array.from({ length: 15_000 }, (_, i) => {
+    const group = sessions.group(`kept ${i}`);
+    sessions.open(`s${i}`, group, first, 0);
+    return group;
+  });
+  const ended = sessions.group('ended');
+  for (let i = 0; i < 40_000; i++) sessions.group(`passing ${i}`);
+  for (const [i, group] of kept.entries()) assert.equal(sessions.group(`kept ${i}`), group);
+  assert.notEqual(sessions.group('ended'), ended);
+});
