@@ -64,6 +64,8 @@ export interface SimOptions {
 
   /** SGLang's `--incremental-streaming-output`: stream events have what is new, not everything so far. */
   incrementalStreamingOutput: boolean;
+  /** Both engines' `--stream-interval`: after the first token an event of a stream has so many. */
+  streamInterval: number;
   /** ms (wall) before /health answers; SGLang's takes 1,000, because it generates a token. */
   healthDelayMs: number;
   /** ms (wall) before an SGLang engine's /health answers while requests run, if that is longer. */
@@ -111,6 +113,7 @@ export const simDefaults: SimOptions = {
   variedSampling: false,
   logprobNoise: 0,
   incrementalStreamingOutput: false,
+  streamInterval: 1,
   healthDelayMs: 0,
   busyHealthDelayMs: 0,
   pausedHealthDelayMs: 20_000,
@@ -120,7 +123,7 @@ export const simDefaults: SimOptions = {
 /** Fills in defaults and refuses values with which no engine could run. */
 export function resolveSimOptions(given: Partial<SimOptions> = {}): SimOptions {
   const options = { ...simDefaults, ...given };
-  for (const name of ['maxStepTokens', 'maxRunning', 'blockTokens', 'maxModelTokens'] as const) {
+  for (const name of ['maxStepTokens', 'maxRunning', 'blockTokens', 'maxModelTokens', 'streamInterval'] as const) {
     if (!Number.isInteger(options[name]) || options[name] < 1)
       throw new RangeError(`${name} must be a positive integer`);
   }

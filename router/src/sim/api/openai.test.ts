@@ -174,6 +174,15 @@ test('vLLM streams: prompt ids on the first chunk, ids on each, usage on one of 
   });
 });
 
+test('--stream-interval: the first token comes at once, then so many an event, and the rest at the end', async (t) => {
+  const engine = await startSimEngine({ timeScale: 0, kind: 'vllm', streamInterval: 4 });
+  t.after(() => engine.close());
+  const asked = { model: 'sim', prompt: 'x', max_tokens: 11, ignore_eos: true, stream: true, return_token_ids: true };
+  const events = chunks((await post(engine, '/v1/completions', asked)).text);
+  const counts = events.map(({ choices }) => (choices as { token_ids: number[] }[])[0]!.token_ids.length);
+  assert.deepEqual(counts, [1, 4, 4, 2]);
+});
+
 test('SGLang’s chat: the role comes first, the end says nothing else, usage has a chunk of its own', async () => {
   const body = { messages, max_tokens: 3, temperature: 0, ignore_eos: true };
   const whole = await json(sglang, '/v1/chat/completions', body);

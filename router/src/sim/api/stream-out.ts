@@ -46,8 +46,9 @@ export class StreamOut implements Sink {
   }
 
   progressed(sequence: Sequence): void {
-    const { eventTokens = 1 } = sequence.script ?? {};
-    if (sequence.output.length - this.#sent.get(sequence)!.tokens < eventTokens) return;
+    const { tokens, isFirst } = this.#sent.get(sequence)!;
+    const least = sequence.script?.eventTokens ?? (isFirst ? 1 : sequence.streamInterval);
+    if (sequence.output.length - tokens < least) return;
     if (this.#stream.isBehind) this.#late.add(sequence);
     else this.#send(sequence);
   }

@@ -108,6 +108,7 @@ export class Core {
       this.#open.set(sequence, { job, sink });
       sequence.script = this.options.script?.(job.id, index) ?? null;
       sequence.isOfVllm = this.options.kind === 'vllm';
+      sequence.streamInterval = this.options.streamInterval;
       sequence.batchNoise = this.options.logprobNoise;
       sequence.batchSeed = mix(this.options.seed, this.requests) ^ index;
       this.scheduler.submit(sequence, nowMs);

@@ -85,6 +85,8 @@ export class Sequence {
   script: SequenceScript | null = null;
   /** vLLM keeps back what may become part of a stop text, and ends its text with one that is shown; SGLang does neither. */
   isOfVllm = false;
+  /** Tokens of an event of its stream after the first one. */
+  streamInterval = 1;
   /** Of its LoRA adapter; null: the engine's own. */
   sampler: Sampler | null = null;
   /** The effect of the batch on its logprobs; 0 for none. */
