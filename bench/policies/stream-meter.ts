@@ -19,6 +19,8 @@ export interface StreamMetrics {
   readonly staleness: Quantiles;
 }
 
+type PromptTotals = Pick<EngineTotals, 'promptTokens' | 'hitTokens'>;
+
 interface Tally {
   turns: number;
   sessions: number;
@@ -58,12 +60,12 @@ export class StreamMeter {
   }
 
   /** The warm-up is over. */
-  warm(totals: readonly EngineTotals[]): void {
+  warm(totals: readonly PromptTotals[]): void {
     this.#isWarm = true;
     this.#tally = { turns: 0, sessions: 0, outputTokens: 0, ...prompts(totals) };
   }
 
-  result(totals: readonly EngineTotals[]): StreamMetrics {
+  result(totals: readonly PromptTotals[]): StreamMetrics {
     const { seconds, warmUpSeconds } = this.#stream;
     const { turns, sessions, outputTokens, promptTokens, hitTokens } = this.#tally;
     const measured = seconds - warmUpSeconds;
@@ -85,7 +87,7 @@ export class StreamMeter {
   }
 }
 
-function prompts(totals: readonly EngineTotals[]): { promptTokens: number; hitTokens: number } {
+function prompts(totals: readonly PromptTotals[]): PromptTotals {
   return {
     promptTokens: totals.reduce((sum, engine) => sum + engine.promptTokens, 0),
     hitTokens: totals.reduce((sum, engine) => sum + engine.hitTokens, 0),

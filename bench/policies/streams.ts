@@ -3,7 +3,7 @@ import { drawsFor, toolSeconds, trajectory } from './agent-plans.ts';
 import type { Draws } from './draws.ts';
 import { type Clients, type FleetEvent, type Session, type Stream, type Trace, TraceBuilder } from './workload.ts';
 
-interface Shape {
+export interface Shape {
   readonly name: string;
   /** Sessions that are open at a time. */
   readonly slots: number;
@@ -109,7 +109,8 @@ function swaps(): FleetEvent[] {
   return events;
 }
 
-function streamOf(shape: Shape): (seed: number) => Trace {
+/** @returns the stream of a seed */
+export function streamOf(shape: Shape): (seed: number) => Trace {
   return (seed) => {
     const sessions = new Sessions(shape, seed);
     const stream: Stream = {

@@ -1,21 +1,21 @@
-// Simulated engines and a router, each in its own process.
+// Simulated vLLM engines and turnout, each in its own process.
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { spawnSimEngine, type SpawnedSimEngine } from '../../router/src/sim/spawn.ts';
-import { type Child, startChild } from '../child.ts';
+import { startChild } from '../child.ts';
 import { freePort } from '../../router/test/harness/free-port.ts';
-import type { EngineOptions } from '../policies/engine-options.ts';
-import { engineCount, timeScale } from './scene.ts';
+import { type Scene, engineCount } from './scene.ts';
+import { type System, untilReady } from './system.ts';
 
 /** Always the same, so that hashes of them are the same. */
 export function workerUrls(firstPort: number): string[] {
   return Array.from({ length: engineCount }, (_, index) => `http://127.0.0.1:${firstPort + index}`);
 }
 
-export async function startEngines(engine: EngineOptions, firstPort: number): Promise<SpawnedSimEngine[]> {
+export async function startEngines({ engine, timeScale }: Scene, firstPort: number): Promise<SpawnedSimEngine[]> {
   return Promise.all(
     workerUrls(firstPort).map((_, index) =>
       spawnSimEngine({
+        kind: 'vllm',
         port: firstPort + index,
         timeScale,
         stepBaseMs: engine.stepSeconds * 1000,
@@ -26,22 +26,23 @@ export async function startEngines(engine: EngineOptions, firstPort: number): Pr
         maxStepTokens: engine.stepTokens,
         maxRunning: engine.maxSequences,
         kvTokens: engine.kvTokens,
-        incrementalStreamingOutput: true,
+        streamInterval: 8,
       }),
     ),
   );
 }
 
-export interface RunningRouter {
-  readonly child: Child;
-  readonly url: string;
+const main = join(import.meta.dirname, '../../router/bin/turnout.js');
+
+export interface Turnout {
+  readonly policy: string;
+  readonly urls: readonly string[];
+  /** For its log and its data. */
+  readonly folder: string;
 }
 
-const main = join(import.meta.dirname, '../../router/bin/turnout.js');
-const readyTimeoutMs = 30_000;
-
 /** Resolves when the router knows its engines. */
-export async function startRouter(policy: string, urls: readonly string[], folder: string): Promise<RunningRouter> {
+export async function startTurnout({ policy, urls, folder }: Turnout): Promise<System> {
   const port = await freePort();
   const options = {
     port: String(port),
@@ -50,20 +51,23 @@ export async function startRouter(policy: string, urls: readonly string[], folde
     'log-level': 'warning',
     'data-dir': join(folder, policy),
   };
-  const flags = Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]);
-  const command = [process.execPath, main, 'serve', '--worker-urls', ...urls, ...flags];
-  const child = startChild(command, join(folder, 'router.log'));
-  const url = `http://127.0.0.1:${port}`;
-  const deadline = performance.now() + readyTimeoutMs;
-  while (performance.now() < deadline && !child.hasEnded()) {
-    const counts = await fetch(`${url}/readiness`).then(
-      async (answer) => (await answer.json()) as { healthy_workers: number },
-      () => null, // it does not listen yet
-    );
-    if (counts?.healthy_workers === urls.length) return { child, url };
-    await sleep(50);
-  }
-  const words = child.finalEvent();
-  await child.stop();
-  throw new Error(`the router is not ready:\n${words}`);
+  const named = Object.entries(options).flatMap(([name, value]) => [`--${name}`, value]);
+  const command = [process.execPath, main, 'serve', '--worker-urls', ...urls, ...named];
+  const system: System = {
+    child: startChild(command, join(folder, 'router.log')),
+    url: `http://127.0.0.1:${port}`,
+    headers: (session, isLastTurn) => ({
+      'x-session-id': session,
+      ...(isLastTurn ? { 'x-turnout-session-end': '1' } : {}),
+    }),
+    fields: () => '',
+    release: () => null,
+    async heldMs() {
+      const metrics = await (await fetch(`${system.url}/metrics`)).text();
+      const oldest = metrics.matchAll(/^turnout_held_oldest_seconds\{.*\} (.+)$/gm);
+      return 1000 * Math.max(0, ...Array.from(oldest, ([, seconds]) => Number(seconds)));
+    },
+  };
+  await untilReady(system, '/readiness', (state) => state['healthy_workers'] === urls.length);
+  return system;
 }

@@ -1,23 +1,23 @@
-// bench/rollout/report.md: both results of each policy, whether they agree, and how they were measured.
+// bench/rollout/report.md: both results of a batch with each policy, whether they agree, and how they were measured.
 import { cpus } from 'node:os';
 import { machine } from '../machine.ts';
 import { spread } from '../policies/spread.ts';
-import { type Contender, type Scene, engineCount, seed, tasks, timeScale, weight } from './scene.ts';
+import { type Contender, type Scene, engineCount, seed, tasks, weight } from './scene.ts';
 import type { SocketOutcome } from './sockets.ts';
 import { type Verdict, judge, makespanMargin, orderMargin } from './verdict.ts';
 import type { Outcome } from './virtual.ts';
 
 export interface Comparison {
   readonly contender: Contender;
-  /** One for each variant of the batch. */
+  /** One for each variant of the trace. */
   readonly virtual: readonly Outcome[];
   readonly sockets: SocketOutcome;
 }
 
-const inPercent = (share: number): string => (100 * share).toFixed(1);
+export const inPercent = (share: number): string => (100 * share).toFixed(1);
 const cores = (load: number): string => load.toFixed(2);
 
-function mean(outcomes: readonly Outcome[], value: (outcome: Outcome) => number): number {
+export function mean(outcomes: readonly Outcome[], value: (outcome: Outcome) => number): number {
   return spread(outcomes.map(value)).mean;
 }
 
@@ -72,7 +72,7 @@ export function loadTable(comparisons: readonly Comparison[]): string {
   return markdown(head, rows);
 }
 
-function markdown(head: readonly string[], rows: readonly (readonly string[])[]): string {
+export function markdown(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const rule = head.map((_, i) => (i === 0 ? '---' : '---:'));
   return [head, rule, ...rows].map((cells) => `| ${cells.join(' | ')} |`).join('\n');
 }
@@ -83,7 +83,7 @@ export function verdictText({ faults, ordered }: Verdict): string {
   return `**They agree**: ${order}, and every makespan is within ${100 * makespanMargin} %.`;
 }
 
-export function renderReport({ trace, engine }: Scene, comparisons: readonly Comparison[]): string {
+export function renderReport({ trace, engine, timeScale }: Scene, comparisons: readonly Comparison[]): string {
   const first = comparisons[0]!;
   const kv = engine.kvTokens / 1000;
   return `# The simulation of policies, checked over sockets
@@ -91,7 +91,8 @@ export function renderReport({ trace, engine }: Scene, comparisons: readonly Com
 ${new Date().toISOString().slice(0, 10)} · ${machine()}
 
 bench/policies tells how good policies are on a virtual clock. Here one batch is played twice: there, and by clients that talk
-to simulated engines through a running router. Both choose with the same shipped policies.
+to simulated engines through a running router. Both choose with the same shipped policies. The same for a stream of sessions, and
+beside ThunderAgent: [stream-report.md](stream-report.md).
 
 ${makespanTable(comparisons)}
 
@@ -102,12 +103,12 @@ ${verdictText(verdictOf(comparisons))}
 - Batch: ${trace.sessions.length} sessions of the agent trace (its first ${tasks} tasks, seed ${seed}), ${first.sockets.turns} turns.
   The seed was chosen among 38 by virtual runs: its batch is short, and its policies lie apart and keep their order when clients
   are late. In other batches cache_aware or rollout tip from one makespan to another by chance.
-- Fleet: ${engineCount} engines with ${kv}k KV tokens, half of what the sessions want to hold on average, as in the agent trace
+- Fleet: ${engineCount} simulated vLLM engines with ${kv}k KV tokens, half of what the sessions want to hold on average, as in the agent trace
   on 8 engines with 450k. An engine has ${trace.sessions.length / engineCount} sessions instead of ${(trace.sessions.length / engineCount) * weight}, so a sequence, a KV token and a prompt token cost ${weight} times
   as much as there: the fleet is as busy.
 - Over sockets: one run; a simulated second takes ${timeScale} s. Clients, \`turnout serve\` and each simulated engine are processes of
-  their own. Requests are \`POST /generate\` with token ids; answers are streamed, since in the simulation, too, the router
-  sees when an answer begins; the last turn of a session says that it is the last.
+  their own. Requests are streamed chats of exactly the tokens that the trace says, an event of a stream has 8 tokens; the last turn
+  of a session says that it is the last.
 - Virtual: the mean of ${first.virtual.length} runs ± their deviation. The first plays the batch as it is, the others make tool calls up to
   60 ms longer, as timers and sockets do: what that does to a makespan can't be foretold. The clock runs at the same scale as
   over sockets, because policies have constants in seconds.

@@ -1,33 +1,37 @@
-// The input of both sides: one batch of agents on a small fleet with the same load as the large one of bench/policies.
+// The input of both sides: agents on a small fleet with the same load as the large one of bench/policies.
 import type { PolicyName } from '../../router/src/config/options/policy-names.ts';
 import { seededRandom } from '../../router/src/kit/rng.ts';
 import { defaultEngine, type EngineOptions } from '../policies/engine-options.ts';
+import { streamOf } from '../policies/streams.ts';
 import { traces } from '../policies/traces.ts';
-import type { Session, Trace } from '../policies/workload.ts';
+import type { Session, Stream, Trace } from '../policies/workload.ts';
 
-/** A policy and its state before the batch. */
+/** A policy and its state before the run. */
 export interface Contender {
   readonly name: string;
-  readonly policy: PolicyName;
+  /** null: ThunderAgent in turnout's place. */
+  readonly policy: PolicyName | null;
   /** An earlier batch ran, and the router was restarted since then. */
   readonly hasHistory: boolean;
 }
 
+const fresh = (policy: PolicyName): Contender => ({ name: policy, policy, hasHistory: false });
+
 /** Named as in bench/policies. */
-export const contenders: readonly Contender[] = [
-  ...(['least_inflight', 'consistent_hash', 'sticky_least_loaded', 'cache_aware'] as const).map((policy) => ({
-    name: policy,
-    policy,
-    hasHistory: false,
-  })),
+export const batchContenders: readonly Contender[] = [
+  ...(['least_inflight', 'consistent_hash', 'sticky_least_loaded', 'cache_aware'] as const).map(fresh),
   { name: 'rollout_first', policy: 'rollout', hasHistory: false },
   { name: 'rollout', policy: 'rollout', hasHistory: true },
 ];
 
+/** A stream has no history: it warms up. */
+export const streamContenders: readonly Contender[] = [
+  ...(['consistent_hash', 'sticky_least_loaded', 'rollout'] as const).map(fresh),
+  { name: 'thunder_agent', policy: null, hasHistory: false },
+];
+
 export const tasks = 12;
 export const engineCount = 4;
-/** Real seconds per simulated second. */
-export const timeScale = 1 / 4;
 /** The KV memory that the sessions need on average, as a share of the fleet's. */
 const demand = 2;
 /** The agent trace has 96 sessions per engine. Here each one counts for this many of those. */
@@ -39,6 +43,19 @@ export interface Scene {
   readonly trace: Trace;
   /** Times in simulated seconds. */
   readonly engine: EngineOptions;
+  /** Real seconds per simulated second. */
+  readonly timeScale: number;
+}
+
+function heavy(kvTokens: number): EngineOptions {
+  return {
+    ...defaultEngine,
+    kvTokens,
+    sequenceSeconds: defaultEngine.sequenceSeconds * weight,
+    kvTokenSeconds: defaultEngine.kvTokenSeconds * weight,
+    prefillSeconds: defaultEngine.prefillSeconds * weight,
+    prefillPositionSeconds: defaultEngine.prefillPositionSeconds * weight,
+  };
 }
 
 function meanContext({ turns }: Session): number {
@@ -46,7 +63,7 @@ function meanContext({ turns }: Session): number {
 }
 
 /** @param maxTurns the longest sessions are cut to this */
-export function makeScene(maxTurns: number): Scene {
+export function batchScene(maxTurns: number): Scene {
   const groups = new Set(Array.from({ length: tasks }, (_, task) => `a${task}`));
   const trace = traces['agent']!(seed);
   const sessions = trace.sessions
@@ -59,14 +76,21 @@ export function makeScene(maxTurns: number): Scene {
   const wanted = sessions.reduce((sum, session) => sum + meanContext(session), 0);
   return {
     trace: { ...trace, sessions },
-    engine: {
-      ...defaultEngine,
-      kvTokens: Math.round(wanted / engineCount / demand / 1000) * 1000,
-      sequenceSeconds: defaultEngine.sequenceSeconds * weight,
-      kvTokenSeconds: defaultEngine.kvTokenSeconds * weight,
-      prefillSeconds: defaultEngine.prefillSeconds * weight,
-      prefillPositionSeconds: defaultEngine.prefillPositionSeconds * weight,
-    },
+    engine: heavy(Math.round(wanted / engineCount / demand / 1000) * 1000),
+    timeScale: 1 / 4,
+  };
+}
+
+/** Sessions that are open at a time: in the stream-2x of bench/policies they are 656 on 8 engines with 450k. */
+export const streamSlots = (656 / 8 / weight) * engineCount;
+
+export function streamScene(seconds: number, warmUpSeconds: number): Scene {
+  const trace = streamOf({ name: 'stream-2x', slots: streamSlots })(seed);
+  return {
+    trace: { ...trace, stream: { ...trace.stream!, seconds, warmUpSeconds } },
+    engine: heavy(defaultEngine.kvTokens / weight),
+    // ThunderAgent is too slow for less: its latency would count several times.
+    timeScale: 1,
   };
 }
 
@@ -74,26 +98,41 @@ export function makeScene(maxTurns: number): Scene {
 const lateness = 0.06;
 
 /**
- * The scene on a clock with `timeScale`, as the router over sockets sees it: its policies have constants in seconds.
- * `variant` 0 is the batch as it is; the others have random delays, as real clients.
+ * The scene in real seconds, as the router over sockets sees it: its policies have constants in seconds. `variant` 0 is
+ * the trace as it is; the others have random delays, as real clients.
  */
-export function scaled({ trace, engine }: Scene, variant: number): Scene {
+export function scaled({ trace, engine, timeScale: scale }: Scene, variant: number): Scene {
   const random = seededRandom(variant);
   const late = (): number => (variant === 0 ? 0 : lateness * random());
-  const sessions = trace.sessions.map((session) => ({
+  const scaledSession = (session: Session): Session => ({
     ...session,
-    startSeconds: session.startSeconds * timeScale,
-    turns: session.turns.map((turn) => ({ ...turn, delaySeconds: (turn.delaySeconds + late()) * timeScale })),
-  }));
+    startSeconds: session.startSeconds * scale,
+    turns: session.turns.map((turn) => ({ ...turn, delaySeconds: (turn.delaySeconds + late()) * scale })),
+  });
+  const scaledStream = (stream: Stream): Stream => ({
+    slots: stream.slots,
+    seconds: stream.seconds * scale,
+    warmUpSeconds: stream.warmUpSeconds * scale,
+    weightsSeconds: stream.weightsSeconds * scale,
+    clients() {
+      const clients = stream.clients();
+      return { ended: (session) => clients.ended(session).map(scaledSession) };
+    },
+  });
   return {
-    trace: { ...trace, sessions },
+    timeScale: 1,
+    trace: {
+      ...trace,
+      sessions: trace.sessions.map(scaledSession),
+      ...(trace.stream === undefined ? {} : { stream: scaledStream(trace.stream) }),
+    },
     engine: {
       ...engine,
-      stepSeconds: engine.stepSeconds * timeScale,
-      sequenceSeconds: engine.sequenceSeconds * timeScale,
-      kvTokenSeconds: engine.kvTokenSeconds * timeScale,
-      prefillSeconds: engine.prefillSeconds * timeScale,
-      prefillPositionSeconds: engine.prefillPositionSeconds * timeScale,
+      stepSeconds: engine.stepSeconds * scale,
+      sequenceSeconds: engine.sequenceSeconds * scale,
+      kvTokenSeconds: engine.kvTokenSeconds * scale,
+      prefillSeconds: engine.prefillSeconds * scale,
+      prefillPositionSeconds: engine.prefillPositionSeconds * scale,
     },
   };
 }

@@ -1,8 +1,10 @@
 // The scene over sockets: clients here, router and engines as processes, and their CPU time.
-import { cpuMicroseconds, machineMicroseconds, readCpu } from '../proc.ts';
+import { cpuMicroseconds, machineMicroseconds, processTree, readCpu } from '../proc.ts';
 import { play } from './clients.ts';
-import { startEngines, startRouter, workerUrls } from './fleet.ts';
+import { startEngines, startTurnout, workerUrls } from './fleet.ts';
 import type { Contender, Scene } from './scene.ts';
+import type { System } from './system.ts';
+import { type ThunderAgent, startThunderAgent } from './thunder-agent.ts';
 import type { Outcome } from './virtual.ts';
 
 /** CPU time per real time: 1 is a whole core. */
@@ -17,6 +19,7 @@ export interface Load {
 
 export interface SocketOutcome extends Outcome {
   readonly turns: number;
+  readonly retries: number;
   readonly realSeconds: number;
   readonly load: Load;
 }
@@ -29,41 +32,48 @@ export interface SocketRun {
   readonly firstPort: number;
   /** The routers' data folder. */
   readonly folder: string;
+  readonly thunderAgent: ThunderAgent | null;
   readonly onTurn: (turns: number) => void;
 }
 
-/** Engines and router are new for each run; the state of a policy from an earlier batch is in the folder. */
-export async function runOverSockets({
+function startSystem({
   scene,
-  contender,
-  batch,
-  firstPort,
+  contender: { name, policy },
   folder,
-  onTurn,
-}: SocketRun): Promise<SocketOutcome> {
-  const engines = await startEngines(scene.engine, firstPort);
+  thunderAgent,
+  firstPort,
+}: SocketRun): Promise<System> {
+  const urls = workerUrls(firstPort);
+  if (policy !== null) return startTurnout({ policy, urls, folder });
+  if (thunderAgent === null) throw new Error(`${name} needs --thunder-agent`);
+  return startThunderAgent(thunderAgent, urls, scene.timeScale);
+}
+
+/** Engines and router are new for each run; the state of a policy from an earlier batch is in the folder. */
+export async function runOverSockets(run: SocketRun): Promise<SocketOutcome> {
+  const { scene, batch, firstPort, onTurn } = run;
+  const engines = await startEngines(scene, firstPort);
   const enginePids = engines.map(({ pid }) => pid);
   try {
-    const { child, url } = await startRouter(contender.policy, workerUrls(firstPort), folder);
+    const system = await startSystem(run);
     try {
-      const before = { engines: readCpu(enginePids), router: readCpu([child.pid]), own: process.cpuUsage() };
+      const routerPids = processTree(system.child.pid);
+      const before = { engines: readCpu(enginePids), router: readCpu(routerPids), own: process.cpuUsage() };
       const machineBefore = machineMicroseconds();
       const startedMs = performance.now();
-      const played = await play(url, scene.trace, batch, onTurn);
+      const played = await play({ system, scene, batch, onTurn });
       const realUs = (performance.now() - startedMs) * 1000;
       const own = process.cpuUsage(before.own);
       const us = {
         clients: own.user + own.system,
-        router: cpuMicroseconds(before.router, readCpu([child.pid])),
+        router: cpuMicroseconds(before.router, readCpu(routerPids)),
         engines: cpuMicroseconds(before.engines, readCpu(enginePids)),
       };
       const others = machineMicroseconds() - machineBefore - us.clients - us.router - us.engines;
       const stats = await Promise.all(engines.map((engine) => engine.stats()));
       return {
-        makespan: played.makespan,
-        hitShare: played.cachedTokens / played.promptTokens,
+        ...played,
         preemptions: stats.reduce((sum, { preemptions }) => sum + preemptions, 0),
-        turns: played.turns,
         realSeconds: realUs / 1e6,
         load: {
           clients: us.clients / realUs,
@@ -73,7 +83,7 @@ export async function runOverSockets({
         },
       };
     } finally {
-      await child.stop();
+      await system.child.stop();
     }
   } finally {
     await Promise.all(engines.map((engine) => engine.kill('SIGTERM')));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { judge } from './verdict.ts';
+import { judge, streamFaults } from './verdict.ts';
 
 const pair = (name: string, virtual: number, sockets: number) => ({ name, virtual, sockets });
 
@@ -20,4 +20,12 @@ test('a makespan that is too far off is a fault, on either side', () => {
   assert.deepEqual(judge([pair('a', 100, 114), pair('b', 100, 86)]).faults, []);
   assert.deepEqual(judge([pair('a', 100, 116)]).faults, ['a: 116 s over sockets, 100 s virtual']);
   assert.deepEqual(judge([pair('a', 100, 84)]).faults, ['a: 84 s over sockets, 100 s virtual']);
+});
+
+test('a figure of a stream that is too far off is a fault, and so is one that is not known', () => {
+  assert.deepEqual(streamFaults([pair('a', 100, 104), pair('b', 100, 96)]), []);
+  assert.deepEqual(streamFaults([pair('turns of a', 100, 106), pair('b', 100, Number.NaN)]), [
+    'turns of a: 106 over sockets, 100 virtual',
+    'b: NaN over sockets, 100 virtual',
+  ]);
 });

@@ -10,6 +10,8 @@ export interface Pair {
 export const orderMargin = 0.08;
 /** The allowed deviation of a makespan over sockets. */
 export const makespanMargin = 0.15;
+/** The allowed deviation of a figure of a stream over sockets. */
+export const streamMargin = 0.05;
 
 export interface Verdict {
   /** A message for each makespan that deviates too far and for each pair of policies in another order. */
@@ -34,4 +36,11 @@ export function judge(pairs: readonly Pair[]): Verdict {
     }
   }
   return { faults, ordered };
+}
+
+/** @returns a message for each figure of a stream that deviates too far */
+export function streamFaults(pairs: readonly Pair[]): string[] {
+  return pairs
+    .filter(({ virtual, sockets }) => !(Math.abs(sockets / virtual - 1) <= streamMargin))
+    .map(({ name, virtual, sockets }) => `${name}: ${sockets.toFixed(0)} over sockets, ${virtual.toFixed(0)} virtual`);
 }
