@@ -73,9 +73,15 @@ export function renderOverview(all: readonly CellResult[]): string {
 
 ${tableOf(results, policies, columns)}
 
-A stream has a fixed number of slots: when a session ends, another begins at once. It runs for 1,800 s, and is measured after 600 s.
-Session times are those of sessions that ended; the oldest open session counts at the end too. Staleness: versions of weights
-between a session's first and last token, new ones every 120 s.
+A stream has a fixed number of slots: when a session ends, another begins at once. It runs for 1,800 s (stream-4x: 3,600), and
+is measured after a third of that. Session times are those of sessions that ended; the oldest open session counts at the end too.
+Staleness: versions of weights between a session's first and last token, new ones every 120 s.
+
+- stream-1.5x, stream-2x, stream-4x: agents as in the batch; the open sessions need that many times the KV memory.
+- stream-tools: tool calls with a heavy tail; one of 35 takes longer than a minute.
+- stream-straggler: a group of 8 keeps its slots until the last session has ended, which has three times the turns of the others.
+- stream-waves: 800 sessions begin whenever all but 160 have ended.
+- stream-swap: engines stop for 3 to 10 s for new weights, and lose their prefix caches.
 `
       : '',
     batches.length > 1 ? `## Batches: makespan in seconds\n\n${tableOf(results, policies, batches)}\n` : '',

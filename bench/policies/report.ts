@@ -28,6 +28,7 @@ const streamColumns: readonly Column[] = [
   { title: 'turns/h', digits: 0, value: (r) => r.stream!.turnsPerHour },
   { title: '% of bound', digits: 0, value: (r) => (100 * r.stream!.turnsPerHour) / r.streamBound!.turnsPerHour },
   { title: 'sessions/h', digits: 0, value: (r) => r.stream!.sessionsPerHour },
+  { title: 'groups/h', digits: 0, value: (r) => r.stream!.groupsPerHour },
   { title: 'output tok/s', digits: 0, value: (r) => r.stream!.outputTokensPerSecond },
   { title: 'session p50 s', digits: 0, value: (r) => r.stream!.sessionSeconds.p50 },
   { title: 'p95 s', digits: 0, value: (r) => r.stream!.sessionSeconds.p95 },

@@ -32,7 +32,7 @@ function trace(slots: number): Trace {
     name: 'test',
     sessions,
     events: [],
-    stream: { seconds: 100, warmUpSeconds: 0, weightsSeconds: 50, slots, clients },
+    stream: { seconds: 100, warmUpSeconds: 0, weightsSeconds: 50, slots, groupSize: 8, clients },
   };
 }
 

@@ -33,6 +33,7 @@ function trace(): Trace {
     warmUpSeconds: 15,
     weightsSeconds: 5,
     slots: 2,
+    groupSize: 4,
     clients: () => {
       let begun = 0;
       return { ended: () => [short(`next ${++begun}`)] };
@@ -57,6 +58,8 @@ test('a session of 10 s after another: rates, times, ages and staleness of 80 s'
   // Turns end at 4, 10, 14, 20 ... 90, 94 s: 16 of them and 8 sessions after 15 s.
   assert.equal(stream!.turnsPerHour, (16 * 3600) / 80);
   assert.equal(stream!.sessionsPerHour, (8 * 3600) / 80);
+  // Of 9 sessions the fourth and the eighth are the last of a group.
+  assert.equal(stream!.groupsPerHour, (2 * 3600) / 80);
   assert.equal(stream!.outputTokensPerSecond, 64 / 80);
   assert.deepEqual(stream!.sessionSeconds, { mean: 10, p50: 10, p95: 10, max: 10 });
   // The long session is still open at the end.

@@ -8,6 +8,8 @@ import type { Session, Stream } from './workload.ts';
 export interface StreamMetrics {
   readonly turnsPerHour: number;
   readonly sessionsPerHour: number;
+  /** Groups whose last session has ended. */
+  readonly groupsPerHour: number;
   readonly outputTokensPerSecond: number;
   /** Share of the prompt tokens found in a prefix cache. */
   readonly hitShare: number;
@@ -24,6 +26,7 @@ type PromptTotals = Pick<EngineTotals, 'promptTokens' | 'hitTokens'>;
 interface Tally {
   turns: number;
   sessions: number;
+  groups: number;
   outputTokens: number;
   promptTokens: number;
   hitTokens: number;
@@ -33,9 +36,11 @@ export class StreamMeter {
   readonly #stream: Stream;
   /** When each open session began, and when it had its first token. */
   readonly #open = new Map<Session, { readonly beganAt: number; firstTokenAt: number }>();
+  /** Sessions that have ended, of groups that have not. */
+  readonly #groups = new Map<string, number>();
   readonly #seconds: number[] = [];
   readonly #staleness: number[] = [];
-  #tally: Tally = { turns: 0, sessions: 0, outputTokens: 0, promptTokens: 0, hitTokens: 0 };
+  #tally: Tally = { turns: 0, sessions: 0, groups: 0, outputTokens: 0, promptTokens: 0, hitTokens: 0 };
   #isWarm = false;
 
   constructor(stream: Stream) {
@@ -49,12 +54,13 @@ export class StreamMeter {
   answered(job: Job, now: number): void {
     const session = this.#open.get(job.session)!;
     if (job.turn === 0) session.firstTokenAt = job.firstTokenAt;
-    if (job.isLastTurn) this.#open.delete(job.session);
+    const isLastOfGroup = job.isLastTurn && this.#ended(job.session);
     if (!this.#isWarm) return;
     this.#tally.turns += 1;
     this.#tally.outputTokens += job.outputTokens;
     if (!job.isLastTurn) return;
     this.#tally.sessions += 1;
+    this.#tally.groups += isLastOfGroup ? 1 : 0;
     this.#seconds.push(now - session.beganAt);
     this.#staleness.push(this.#version(now) - this.#version(session.firstTokenAt));
   }
@@ -62,24 +68,36 @@ export class StreamMeter {
   /** The warm-up is over. */
   warm(totals: readonly PromptTotals[]): void {
     this.#isWarm = true;
-    this.#tally = { turns: 0, sessions: 0, outputTokens: 0, ...prompts(totals) };
+    this.#tally = { turns: 0, sessions: 0, groups: 0, outputTokens: 0, ...prompts(totals) };
   }
 
   result(totals: readonly PromptTotals[]): StreamMetrics {
     const { seconds, warmUpSeconds } = this.#stream;
-    const { turns, sessions, outputTokens, promptTokens, hitTokens } = this.#tally;
+    const { turns, sessions, groups, outputTokens, promptTokens, hitTokens } = this.#tally;
     const measured = seconds - warmUpSeconds;
     const total = prompts(totals);
     const ages = Array.from(this.#open.values(), ({ beganAt }) => seconds - beganAt);
     return {
       turnsPerHour: (3600 * turns) / measured,
       sessionsPerHour: (3600 * sessions) / measured,
+      groupsPerHour: (3600 * groups) / measured,
       outputTokensPerSecond: outputTokens / measured,
       hitShare: (total.hitTokens - hitTokens) / Math.max(1, total.promptTokens - promptTokens),
       sessionSeconds: quantiles(this.#seconds),
       oldestOpen: Math.max(0, ...ages, ...this.#seconds),
       staleness: quantiles(this.#staleness),
     };
+  }
+
+  /** @returns whether all sessions of its group have ended */
+  #ended(session: Session): boolean {
+    const { group } = session;
+    this.#open.delete(session);
+    const ended = (this.#groups.get(group) ?? 0) + 1;
+    const isLast = ended === this.#stream.groupSize;
+    if (isLast) this.#groups.delete(group);
+    else this.#groups.set(group, ended);
+    return isLast;
   }
 
   #version(seconds: number): number {

@@ -17,11 +17,11 @@ export interface Shape {
   readonly delay?: (draws: Draws) => number;
   /** With new weights all engines stop, and continue without cached prefixes. */
   readonly isFlushed?: boolean;
+  /** Length of the run; a third of it is the warm-up. */
+  readonly seconds?: number;
 }
 
 const groupSize = 8;
-const seconds = 1800;
-const warmUpSeconds = 600;
 const weightsSeconds = 120;
 
 /** The sessions of a stream in the order in which they begin: group after group. They are made when first asked for. */
@@ -100,7 +100,7 @@ class Slots implements Clients {
 }
 
 /** All engines stop; the first continues after 3 s, the others one per second after it. */
-function swaps(): FleetEvent[] {
+function swaps(seconds: number): FleetEvent[] {
   const events: FleetEvent[] = [];
   for (let at = weightsSeconds; at < seconds; at += weightsSeconds) {
     events.push({ atSeconds: at, kind: 'pause' });
@@ -112,20 +112,22 @@ function swaps(): FleetEvent[] {
 /** @returns the stream of a seed */
 export function streamOf(shape: Shape): (seed: number) => Trace {
   return (seed) => {
+    const { slots, seconds = 1800 } = shape;
     const sessions = new Sessions(shape, seed);
     const stream: Stream = {
       seconds,
-      warmUpSeconds,
+      warmUpSeconds: seconds / 3,
       weightsSeconds,
-      slots: shape.slots,
+      slots,
+      groupSize,
       clients() {
-        const slots = new Slots(shape, sessions);
-        slots.begun();
-        return slots;
+        const clients = new Slots(shape, sessions);
+        clients.begun();
+        return clients;
       },
     };
     const first = new Slots(shape, sessions).begun();
-    const events = shape.isFlushed === true ? swaps() : [];
+    const events = shape.isFlushed === true ? swaps(seconds) : [];
     return { name: shape.name, sessions: first, events, stream };
   };
 }
@@ -136,7 +138,8 @@ const heavyTailed = (draws: Draws): number => Math.max(0.2, Math.min(600, draws.
 const shapes: readonly Shape[] = [
   { name: 'stream-1.5x', slots: 496 },
   { name: 'stream-2x', slots: 656 },
-  { name: 'stream-4x', slots: 1312 },
+  // Its sessions last longer, whatever the policy.
+  { name: 'stream-4x', slots: 1312, seconds: 3600 },
   { name: 'stream-tools', slots: 656, delay: heavyTailed },
   { name: 'stream-straggler', slots: 1280, atOnce: groupSize, holdsGroups: true, meanTurns: 7, hasStraggler: true },
   { name: 'stream-waves', slots: 960, atOnce: 800 },

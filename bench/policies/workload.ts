@@ -67,6 +67,8 @@ export interface Stream {
   readonly weightsSeconds: number;
   /** Sessions that are open at a time, at most. */
   readonly slots: number;
+  /** Sessions of a group. */
+  readonly groupSize: number;
   /** The clients of one run. */
   clients(): Clients;
 }

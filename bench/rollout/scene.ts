@@ -110,7 +110,7 @@ export function scaled({ trace, engine, timeScale: scale }: Scene, variant: numb
     turns: session.turns.map((turn) => ({ ...turn, delaySeconds: (turn.delaySeconds + late()) * scale })),
   });
   const scaledStream = (stream: Stream): Stream => ({
-    slots: stream.slots,
+    ...stream,
     seconds: stream.seconds * scale,
     warmUpSeconds: stream.warmUpSeconds * scale,
     weightsSeconds: stream.weightsSeconds * scale,
