@@ -1,6 +1,7 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { exchangeOf, fleetOfSize, policyContext } from '../../test/harness/policy.ts';
+import { promptOf } from '../../test/harness/prompt.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { policies } from './built-in-policies.ts';
@@ -52,15 +53,21 @@ test('all of a small fleet, none of a policy that can not tell', () => {
 
 for (const [name, factory] of Object.entries(policies)) {
   test(`${name}: the worker that it chose is among the candidates, with its terms`, (t) => {
-    const policy = factory(policyContext(fleet));
-    t.after(() => policy.close?.());
-    for (const known of [{}, { session: 's1' }, { session: 's2' }]) {
-      const x = exchangeOf(known);
-      const { url } = chosen(policy, x);
-      const candidates = explainChoice(x, policy, workers);
-      if (candidates === null) continue;
-      equal(candidates.length, 4);
-      ok(Object.keys(candidates.find(({ worker }) => worker === url)!.terms).length > 0);
+    for (const size of [12, 40]) {
+      const large = fleetOfSize(size);
+      const policy = factory(policyContext(large.fleet));
+      t.after(() => policy.close?.());
+      for (const known of [{}, { session: 's1' }, { session: 's2' }, { prompt: promptOf('a prompt '.repeat(99)) }]) {
+        const x = exchangeOf(known);
+        const placement = policy.choose(x, large.workers) as Placement;
+        x.placement = placement;
+        const { worker } = placement.legs[0]!;
+        const candidates = explainChoice(x, policy, large.workers);
+        if (candidates === null) continue;
+        ok(candidates.length === 4 || (size > 16 && candidates.length > 0), `${candidates.length} of ${size}`);
+        ok(Object.keys(candidates.find(({ worker: url }) => url === worker.url)!.terms).length > 0);
+        policy.begun?.(x, worker);
+      }
     }
   });
 }

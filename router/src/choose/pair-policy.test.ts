@@ -104,3 +104,11 @@ test('its index is those of both; without any it has none', () => {
   assert.deepEqual(pairPolicy(named(sized), named(recorder('D'))).indexSize?.(), { blocks: 2, bytes: 96 });
   assert.deepEqual(pairPolicy(named(sized), named(sized)).indexSize?.(), { blocks: 4, bytes: 192 });
 });
+
+test('each says which of its workers it compared', () => {
+  const compares = (worker: Worker): Policy => ({ ...recorder('P'), compared: () => [worker] });
+  const pair = pairPolicy(named(compares(p1)), named({ ...recorder('D') }));
+  const x = exchangeOf();
+  assert.deepEqual(pair.compared!(x, [p0, p1]), [p1]);
+  assert.deepEqual(pair.compared!(x, [d0, d1]), [d0, d1]);
+});

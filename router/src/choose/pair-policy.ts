@@ -93,6 +93,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
     // Both must be notified, whatever the first one returns.
     sessionEnded: (session) => both.map((policy) => policy.sessionEnded?.(session) ?? false).includes(true),
     flushed: (worker) => of[halfOf(worker.role)].flushed?.(worker),
+    compared: (x, workers) => as(halfOf(workers[0]!.role), x, (policy) => policy.compared?.(x, workers) ?? workers),
     costs: (x, workers, costs) => as(halfOf(workers[0]!.role), x, (policy) => policy.costs?.(x, workers, costs)),
     explain: (x, workers) =>
       rolesOf(x).flatMap((role) => as(halfOf(role), x, (policy) => policy.explain?.(x, ofRole(workers, role)) ?? [])),

@@ -9,6 +9,7 @@ import type { Fleet } from '../../fleet/fleet.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';
 import { seededRandom } from '../../kit/rng.ts';
 import type { Policy } from '../policy.ts';
+import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import { cacheAware } from './cache-aware.ts';
 
 interface SetUp {
@@ -213,4 +214,24 @@ test('whatever comes, loads never lie further apart than the thresholds allow', 
     ),
     { numRuns: 50, seed: 6 },
   );
+});
+
+test('in a large fleet the worker with most of a prompt is found as well, also without the workers that failed', () => {
+  const { place, workers } = setUp(40, { cacheThreshold: 0.3 });
+  const naive = new PrefixIndex(100_000);
+  const random = seededRandom(5);
+  const system = words(0, 640);
+  for (let i = 0; i < 600; i++) {
+    const group = words(1 + Math.floor(random() * 10), 300);
+    const prompt = promptOf(
+      `${system}${group}${words(100 + Math.floor(random() * 60), 64 + Math.floor(random() * 900))}`,
+    );
+    const tried = random() < 0.3 ? workers.filter(() => random() < 0.3) : [];
+    const match = ({ slot }: Worker): number => naive.match(slot, prompt.blocks);
+    const longest = Math.max(...workers.filter((worker) => !tried.includes(worker)).map(match));
+    const chosen = place(prompt, tried);
+    assert.ok(!tried.includes(chosen));
+    if (64 * longest > 0.3 * prompt.bytes) assert.equal(match(chosen), longest);
+    naive.insert(chosen.slot, prompt.blocks);
+  }
 });

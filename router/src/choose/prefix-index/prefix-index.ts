@@ -3,7 +3,7 @@ import { Entries, HEAD } from './entries.ts';
 
 const NONE = -1;
 /** Slots of one block that `holders` shows at a time. */
-export const MAX_HOLDERS = 64;
+export const MAX_HOLDERS = 32;
 
 /**
  * Which worker likely has how much of a prompt in its cache: per slot, the set of block hashes (`kit/block-hash.ts`)
