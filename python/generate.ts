@@ -24,6 +24,8 @@ function pythonType(schema: z.ZodType): string {
   const inner = innermost(schema);
   if (inner instanceof z.ZodBoolean) return 'bool';
   if (inner instanceof z.ZodNumber) return inner.isInt ? 'int' : 'float';
+  if (inner instanceof z.ZodUnion) return inner.options.map((each) => pythonType(each as z.ZodType)).join(' | ');
+  if (inner instanceof z.ZodLiteral) return `Literal[${quote(String(inner.value))}]`;
   if (inner instanceof z.ZodEnum) return `Literal[${inner.options.map((each) => quote(String(each))).join(', ')}]`;
   if (inner instanceof z.ZodArray) return 'Sequence[str]';
   return 'str';

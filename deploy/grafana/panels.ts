@@ -196,6 +196,7 @@ export const rows: readonly Row[] = [
       ),
       panel('Memory of prefix indexes', 'bytes', gauge('turnout_policy_index_bytes', ['policy'])),
       panel('Delay of the event loop', 's', ...quantiles('turnout_event_loop_lag_seconds')),
+      panel('Delay of reads of streams', 's', gauge('turnout_stream_delay_seconds', [], 'delay')),
       panel(
         'Connections and files',
         'short',

@@ -3,6 +3,7 @@ import { LiveConfig } from '../config/live.ts';
 import type { Config } from '../config/options.ts';
 import { withoutEffect } from '../config/option-problems.ts';
 import type { Exchange } from '../exchange.ts';
+import { ReadPace } from '../forward/read-pace.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import type { Closers } from '../kit/closers.ts';
 import { IndexedSet } from '../kit/indexed-set.ts';
@@ -34,6 +35,9 @@ export function startBase(config: Config, givenLogger: Logger | undefined, close
   const retryBudget = new RetryBudget(config.retryBufferBytes);
   const loopLag = new LoopLag();
   closers.add(() => loopLag.close());
+  const { streamCoalesceMs } = config;
+  const pace = streamCoalesceMs === 0 ? null : new ReadPace(streamCoalesceMs);
+  closers.add(() => pace?.close());
   const ports = new Ports({ live, clock, retryBudget });
   return {
     config,
@@ -45,6 +49,7 @@ export function startBase(config: Config, givenLogger: Logger | undefined, close
     retryBudget,
     meters: new Meters(),
     loopLag,
+    pace,
     ports,
     /** Requests in flight. */
     inFlight: new IndexedSet<Exchange>(),

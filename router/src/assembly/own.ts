@@ -27,7 +27,7 @@ const modelLabel =
 export async function makeOwn(base: Base, engines: Engines, choice: Choice, extensions: Extensions) {
   const { fleet } = engines;
   const { recorder, tinker, swaps, resume, loaded } = extensions;
-  const { config, live, logging, meters, loopLag, ports, retryBudget, inFlight } = base;
+  const { config, live, logging, meters, loopLag, pace, ports, retryBudget, inFlight } = base;
   const { homes, holdQueue, admission, full, watch, choosing, table, policyMeters, tracing } = choice;
   const { breakers, health, stalls, models } = watch;
   /** Set when discovery starts, after the ports are open. */
@@ -56,6 +56,7 @@ export async function makeOwn(base: Base, engines: Engines, choice: Choice, exte
     breakers,
     stalls,
     loopLag: loopLag.histogram,
+    pace,
     droppedLogLines: () => logging.droppedLines(),
     discovery: () => found.discovery,
     trajectories: () => recorder?.state ?? null,

@@ -21,7 +21,7 @@ import type { Own } from './own.ts';
 
 /** The pipeline with its steps, and the entry of requests. */
 export function makeRequestPath(
-  { config, live, log, clock, random, meters, inFlight, dispatcher, closers }: Base,
+  { config, live, log, clock, random, meters, pace, inFlight, dispatcher, closers }: Base,
   { access, fleet }: Engines,
   { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread, policyMeters, tracing }: Choice,
   { recorder, loaded, swaps, fireworks, responses, resume }: Extensions,
@@ -81,7 +81,8 @@ export function makeRequestPath(
     noAvailableWorkers: noWorkers,
     failover,
     resume,
-    makeForwarder: (listener, notes) => new Forwarder({ clock, options, retries: failover, pairs }, listener, notes),
+    makeForwarder: (listener, notes) =>
+      new Forwarder({ clock, options, retries: failover, pace, pairs }, listener, notes),
     observers: [
       meters,
       policyMeters,

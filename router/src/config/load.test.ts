@@ -66,6 +66,7 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   decodePolicy: ['random'],
   kvConnector: ['mooncake'],
   storeWait: ['off'],
+  streamCoalesceMs: ['50', 50],
   swapSnapshots: ['/snapshots/{identity}'],
   swapTransition: ['sync'],
   swapBaseIdentity: ['step-0'],

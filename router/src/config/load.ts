@@ -147,6 +147,7 @@ export function fromText(name: OptionName, text: string): unknown {
   if (inner instanceof z.ZodArray) return split(text);
   if (inner instanceof z.ZodBoolean)
     return /^(1|true|yes|on)$/i.test(text) || (!/^(0|false|no|off|)$/i.test(text) && text);
-  if (inner instanceof z.ZodNumber) return /^-?\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : text;
+  if (inner instanceof z.ZodNumber || inner instanceof z.ZodUnion)
+    return /^-?\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : text;
   return text;
 }

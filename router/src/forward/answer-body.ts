@@ -44,6 +44,11 @@ export class AnswerBody {
     return this.#left === 0 ? available - taken : UNFINISHED;
   }
 
+  /** Chunks that began so far; -1: the body has none. */
+  get chunks(): number {
+    return this.#chunks?.chunks ?? -1;
+  }
+
   get refusal(): string {
     return this.#chunks?.refusal ?? '';
   }

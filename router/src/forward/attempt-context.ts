@@ -5,12 +5,13 @@ import type { ResponseHead } from '../wire/response-head.ts';
 import type { Failed } from '../wire/result.ts';
 import type { AnswerTimeouts } from './answer-timer.ts';
 import type { Attempt } from './attempt.ts';
+import type { ReadPace } from './read-pace.ts';
 
 /** What the attempts of a router have in common. */
 export interface AttemptContext {
   readonly clock: CoarseClock;
-  /** Delays reads of event streams (`--stream-coalesce-ms`); null: nothing does. */
-  readonly coalescer: { push(attempt: Attempt): void } | null;
+  /** How often event streams are read (`--stream-coalesce-ms`); null: as they come. */
+  readonly pace: ReadPace | null;
   readonly answerTimeouts: AnswerTimeouts;
   readonly retries: RetryDecisions;
 }

@@ -12,14 +12,13 @@ import { AnswerBody, MALFORMED, UNFINISHED } from './answer-body.ts';
 import { AnswerTimer } from './answer-timer.ts';
 import type { AttemptContext, AttemptRules, PairRules } from './attempt-context.ts';
 import { upstreamHead } from './headers.ts';
+import { PacedReads } from './paced-reads.ts';
 import { RequestOut } from './request-out.ts';
 
 /** Bodies up to this size go out with the head in one write. */
 const SMALL_BYTES = 16_384;
 /** 1xx responses before the final one; more is a flood (some engines and proxies send 102 while they work). */
 const MAX_INTERIM = 10_000;
-/** Reads of an event stream that are never delayed, so that the time to the first token stays the same. */
-const PROMPT_READS = 3;
 
 /** An attempt at one worker: sends the request and passes the response to the sink as it comes. */
 export class Attempt implements UpstreamUser, Source {
@@ -50,7 +49,8 @@ export class Attempt implements UpstreamUser, Source {
   /** null: the request was sent in one write. */
   #request: RequestOut | null = null;
   #isSinkFull = false;
-  #reads = 0;
+  /** null: the response is no event stream, or its reads are never delayed. */
+  #paced: PacedReads | null = null;
   #timer: AnswerTimer | null = null;
 
   constructor(
@@ -139,10 +139,12 @@ export class Attempt implements UpstreamUser, Source {
     if (!this.isOver) this.#connection.resume();
   }
 
-  /** The delay of the stream is over (`--stream-coalesce-ms`). */
-  resumeDelayed(): void {
-    if (!this.isOver && !this.#isSinkFull) this.#connection.resume();
-  }
+  /** The delay of a read is over. */
+  readonly #readOn = (): void => {
+    if (this.isOver || this.#isSinkFull) return;
+    this.#timer?.heard();
+    this.#connection.resumeGathered();
+  };
 
   onBytes(bytes: Buffer, count: number): boolean {
     this.#timer?.heard();
@@ -226,7 +228,11 @@ export class Attempt implements UpstreamUser, Source {
     this.#head = head;
     this.hasAnswer = true;
     this.#timer?.answerBegan();
-    if (head.isEventStream) this.worker.openStreams++;
+    if (head.isEventStream) {
+      this.worker.openStreams++;
+      const { pace } = this.#context;
+      if (pace !== null) this.#paced = new PacedReads(pace, this.#readOn);
+    }
     if (this.#rules?.isAside(this) === true) return this.#relayFrom(head);
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
     const isSent = this.#isRequestSent && !this.#connection.hasUnsent;
@@ -269,12 +275,7 @@ export class Attempt implements UpstreamUser, Source {
       this.#isSinkFull = true;
       return false;
     }
-    const { coalescer } = this.#context;
-    if (coalescer !== null && this.#head!.isEventStream && ++this.#reads > PROMPT_READS && x.readOnBytes === 0) {
-      coalescer.push(this);
-      return false;
-    }
-    return true;
+    return this.#paced === null || x.readOnBytes > 0 || !this.#paced.delaysNext(bytes, start, end, body.chunks);
   }
 
   /** @param count bytes that were read although the sink is full */
@@ -332,8 +333,8 @@ export class Attempt implements UpstreamUser, Source {
       if (this.hasAnswer) this.#timer?.answerBegan();
       else this.#timer?.requestSent();
     } else if (!this.hasAnswer) this.#fail('first_byte_timeout', `no response within ${firstByteMs / 1000} s`);
-    // The client does not read, so the engine waits.
-    else if (this.#isSinkFull) this.#timer?.answerBegan();
+    // The client does not read, or the next read is delayed, so the engine waits.
+    else if (this.#isSinkFull || this.#paced?.isDelayed === true) this.#timer?.answerBegan();
     else this.#cut(`silent for ${idleMs / 1000} s`, 'stream_idle_timeout');
   };
 

@@ -23,7 +23,6 @@ export interface ForwardOptions {
   /** A request whose worker hangs goes to another one. */
   readonly retryHung: boolean;
   readonly answerTimeouts: AnswerTimeouts;
-  readonly streamCoalesceMs: number;
   /** Answers name their worker, and why it was chosen. */
   readonly workerHeader: boolean;
 }
@@ -49,6 +48,5 @@ export const forwardOptions = (config: Config): ForwardOptions => ({
     firstByteMs: config.firstByteTimeoutSecs * 1000,
     idleMs: config.streamIdleTimeoutSecs * 1000,
   },
-  streamCoalesceMs: config.streamCoalesceMs,
   workerHeader: config.workerHeader,
 });

@@ -1,7 +1,7 @@
 import { steersEngine } from '../engines/controls.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Leg, Role } from '../fleet/worker.ts';
-import { type CoarseClock, DelayQueue } from '../kit/clock.ts';
+import type { CoarseClock } from '../kit/clock.ts';
 import type { Changer } from '../phases/response-sink.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Result, ResultListener } from '../wire/result.ts';
@@ -14,11 +14,14 @@ import { nameWorker } from './headers.ts';
 import type { ForwardOptions } from './forward-options.ts';
 import type { PairStyle } from './pd/pair-plan.ts';
 import { Pair } from './pd/pair.ts';
+import type { ReadPace } from './read-pace.ts';
 
 export interface ForwarderParts {
   readonly clock: CoarseClock;
   readonly options: ForwardOptions;
   readonly retries: RetryDecisions;
+  /** How often event streams are read; null: as they come. */
+  readonly pace: ReadPace | null;
   /** How engines are paired; null: each serves whole requests. */
   readonly pairs: PairStyle | null;
 }
@@ -34,15 +37,13 @@ export class Forwarder implements ResultListener<Leading> {
   readonly #notes: PairNotes;
 
   constructor(
-    { clock, options, retries, pairs }: ForwarderParts,
+    { clock, options, retries, pace, pairs }: ForwarderParts,
     listener: ResultListener<Exchange>,
     notes: PairNotes,
   ) {
-    const delayMs = options.streamCoalesceMs;
-    const coalescer = delayMs > 0 ? new DelayQueue<Attempt>(delayMs, (attempt) => attempt.resumeDelayed()) : null;
     this.#context = {
       clock,
-      coalescer,
+      pace,
       retries,
       get answerTimeouts() {
         return options.answerTimeouts;

@@ -3,19 +3,19 @@ import { test } from 'node:test';
 import { DelayQueue } from './clock.ts';
 
 /** Pushes `count` items and waits until the last one came out. */
-function collect(queueOf: (onDue: (item: number) => void) => DelayQueue<number>, count: number): Promise<number[]> {
+function collect(delayMs: number, count: number): Promise<number[]> {
   return new Promise((resolve) => {
     const due: number[] = [];
-    const queue = queueOf((item) => {
+    const queue = new DelayQueue<number>((item) => {
       due.push(item);
       if (due.length === count) resolve(due);
     });
-    for (let i = 0; i < count; i++) queue.push(i);
+    for (let i = 0; i < count; i++) queue.push(i, delayMs);
   });
 }
 
 test('items come out in the order they went in, all of them, more than one block too', async () => {
-  const due = await collect((onDue) => new DelayQueue(2, onDue), 5_000);
+  const due = await collect(2, 5_000);
   assert.deepEqual(
     due,
     Array.from({ length: 5_000 }, (_, i) => i),
@@ -27,13 +27,13 @@ test('no item comes out before its time', async () => {
   const pushedMs: number[] = [];
   const waits: number[] = [];
   await new Promise<void>((resolve) => {
-    const queue = new DelayQueue<number>(delayMs, (item) => {
+    const queue = new DelayQueue<number>((item) => {
       waits.push(performance.now() - pushedMs[item]!);
       if (waits.length === 6) resolve();
     });
     const push = (item: number): void => {
       pushedMs[item] = performance.now();
-      queue.push(item);
+      queue.push(item, delayMs);
       if (item < 5) setTimeout(push, 3, item + 1);
     };
     push(0);
@@ -45,11 +45,11 @@ test('an item that is pushed while others come out waits its full time', async (
   const startMs = performance.now();
   const laps = await new Promise<number>((resolve) => {
     let laps = 0;
-    const queue = new DelayQueue<string>(5, (item) => {
+    const queue = new DelayQueue<string>((item) => {
       if (++laps === 4) resolve(laps);
-      else queue.push(item);
+      else queue.push(item, 5);
     });
-    queue.push('again');
+    queue.push('again', 5);
   });
   assert.equal(laps, 4);
   assert.ok(performance.now() - startMs >= 4 * 4);
@@ -58,15 +58,28 @@ test('an item that is pushed while others come out waits its full time', async (
 test('it can be used again after it ran empty', async () => {
   const due: string[] = [];
   let tell = (): void => {};
-  const queue = new DelayQueue<string>(1, (item) => {
+  const queue = new DelayQueue<string>((item) => {
     due.push(item);
     tell();
   });
   for (const item of ['first', 'second']) {
     await new Promise<void>((resolve) => {
       tell = resolve;
-      queue.push(item);
+      queue.push(item, 1);
     });
   }
+  assert.deepEqual(due, ['first', 'second']);
+});
+
+test('an item with a shorter delay does not overtake', async () => {
+  const due: string[] = [];
+  await new Promise<void>((resolve) => {
+    const queue = new DelayQueue<string>((item) => {
+      due.push(item);
+      if (due.length === 2) resolve();
+    });
+    queue.push('first', 10);
+    queue.push('second', 0);
+  });
   assert.deepEqual(due, ['first', 'second']);
 });

@@ -4,22 +4,23 @@ export interface CoarseClock {
   nowMs: number;
 }
 
-/** Callbacks with the same delay in one queue with one timer, which is cheaper than a timer for each stream. */
+/**
+ * Items that wait for about the same time, in one queue with one timer, which is cheaper than a timer for each. They come out in the
+ * order in which they went in: an item with a shorter delay than the one before it waits as long as that one.
+ */
 export class DelayQueue<T> {
-  readonly #delayMs: number;
   readonly #onDue: (item: T) => void;
   #items: { item: T; dueMs: number }[] = [];
   #first = 0;
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(delayMs: number, onDue: (item: T) => void) {
-    this.#delayMs = delayMs;
+  constructor(onDue: (item: T) => void) {
     this.#onDue = onDue;
   }
 
-  push(item: T): void {
-    this.#items.push({ item, dueMs: performance.now() + this.#delayMs });
-    this.#timer ??= setTimeout(this.#run, this.#delayMs);
+  push(item: T, delayMs: number): void {
+    this.#items.push({ item, dueMs: performance.now() + delayMs });
+    this.#timer ??= setTimeout(this.#run, delayMs);
   }
 
   readonly #run = (): void => {

@@ -36,6 +36,8 @@ export type TakePart = (bytes: Buffer, start: number, end: number) => void;
 export class ChunkedReader {
   /** Index after the message's last byte in the read that ended it; -1 before. */
   end = -1;
+  /** Chunks that began. */
+  chunks = 0;
   /** Payload bytes seen. */
   payloadBytes = 0;
   /** Why the body is refused, '' while it is well-formed. */
@@ -116,7 +118,10 @@ export class ChunkedReader {
           break;
         case SIZE_LF:
           if (byte !== LF) refusal = 'a chunk size that does not end in CRLF';
-          else state = this.#size === 0 ? TRAILER_START : DATA;
+          else {
+            this.chunks++;
+            state = this.#size === 0 ? TRAILER_START : DATA;
+          }
           break;
         case DATA_CR:
           if (byte !== CR) refusal = 'a chunk that is longer than its size';

@@ -65,6 +65,8 @@ export class UpstreamConnection implements IndexedSetMember {
   /** Bytes of answers came in for the present exchange. */
   hasRead = false;
   #error: NodeJS.ErrnoException | null = null;
+  /** Of TLS: what the user answered to the last read. */
+  #mayReadOn = true;
   #isGone = false;
   readonly #onClosed: (connection: UpstreamConnection) => void;
 
@@ -75,7 +77,8 @@ export class UpstreamConnection implements IndexedSetMember {
       const servername = /^[\d.]+$|:/.test(host) ? {} : { servername: host };
       this.socket = connectTls({ ...reach(endpoint), ...servername });
       this.socket.on('data', (bytes: Buffer) => {
-        if (!this.#onBytes(bytes, bytes.length)) this.socket.pause();
+        this.#mayReadOn = this.#onBytes(bytes, bytes.length);
+        if (!this.#mayReadOn) this.socket.pause();
       });
     } else {
       this.socket = connect({
@@ -115,6 +118,14 @@ export class UpstreamConnection implements IndexedSetMember {
 
   resume(): void {
     this.socket.resume();
+  }
+
+  /** Reads on after a wait, first all that came in it. */
+  resumeGathered(): void {
+    const { socket } = this;
+    // A paused TLS socket keeps each record apart: resumed, it passes on the first one and may be paused again.
+    if ('encrypted' in socket && socket.read() !== null && !this.#mayReadOn) return;
+    socket.resume();
   }
 
   /** Closes the connection without notifying its user: the engine stops working for it. */

@@ -71,32 +71,41 @@ for (const kind of ['sglang', 'vllm'] as const) {
   });
 }
 
-test('a captured chat survives its engine, and its record is exact', async (t) => {
-  const { script, held } = holding(6);
-  const tokenizerPath = temporaryFolder(t);
-  writeTokenizer(tokenizerPath);
-  const options = { tokenizerPath, plugin: ['chat-sessions'], captureChat: true };
-  const scene = await startResumeScene(t, 'vllm', 2, options, { script, timeScale: 0.1 });
-  const { engines, router } = scene;
-  const body = { model: 'sim', messages: [{ role: 'user', content: 'go on' }], stream: true, seed: 3, max_tokens: 20 };
-  const answer = generate(router.url, '/v1/chat/completions', body, { 'x-session-id': 'c' });
-  await held;
-  const first = engines.findIndex((engine) => engine.stats().generatedTokens > 0);
-  const { url } = engines[first]!;
-  await scene.killed(first);
-  const seen = await answer;
-  const expected = await generate(scene.undisturbed.url, '/v1/chat/completions', { ...body, return_token_ids: true });
-  assert.deepEqual({ ...seen, ids: expected.ids }, expected);
-  assert.equal(seen.roles, 1);
-  await untilIdle(router);
-  const [turn] = (await recordOf(router.url, 'c')).page;
-  assert.deepEqual(
-    turn!.tokens.filter((_, i) => turn!.loss_mask[i] === 1),
-    expected.ids,
-  );
-  assert.deepEqual(
-    turn!.seams.map(({ worker, cause }) => [worker, cause]),
-    [[url, 'cut']],
-  );
-  assert.notEqual(turn!.worker, url);
-});
+for (const streamCoalesceMs of [0, 500]) {
+  const how = streamCoalesceMs === 0 ? '' : ' while a read is delayed';
+  test(`a captured chat survives its engine${how}, and its record is exact`, async (t) => {
+    const { script, held } = holding(6);
+    const tokenizerPath = temporaryFolder(t);
+    writeTokenizer(tokenizerPath);
+    const options = { tokenizerPath, plugin: ['chat-sessions'], captureChat: true, streamCoalesceMs };
+    const scene = await startResumeScene(t, 'vllm', 2, options, { script, timeScale: 0.1 });
+    const { engines, router } = scene;
+    const body = {
+      model: 'sim',
+      messages: [{ role: 'user', content: 'go on' }],
+      stream: true,
+      seed: 3,
+      max_tokens: 20,
+    };
+    const answer = generate(router.url, '/v1/chat/completions', body, { 'x-session-id': 'c' });
+    await held;
+    const first = engines.findIndex((engine) => engine.stats().generatedTokens > 0);
+    const { url } = engines[first]!;
+    await scene.killed(first);
+    const seen = await answer;
+    const expected = await generate(scene.undisturbed.url, '/v1/chat/completions', { ...body, return_token_ids: true });
+    assert.deepEqual({ ...seen, ids: expected.ids }, expected);
+    assert.equal(seen.roles, 1);
+    await untilIdle(router);
+    const [turn] = (await recordOf(router.url, 'c')).page;
+    assert.deepEqual(
+      turn!.tokens.filter((_, i) => turn!.loss_mask[i] === 1),
+      expected.ids,
+    );
+    assert.deepEqual(
+      turn!.seams.map(({ worker, cause }) => [worker, cause]),
+      [[url, 'cut']],
+    );
+    assert.notEqual(turn!.worker, url);
+  });
+}

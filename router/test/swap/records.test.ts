@@ -170,3 +170,17 @@ test('sglang: the stop token of a choice that ended before a swap has the snapsh
   assert.equal(found[0], 'v1 0-3');
   assert.match(found[1]!, /^v1 0-4,null 4-(5,v2 5-6|6)$/);
 });
+
+test('a stream of which a read is delayed when a swap begins is on record with the snapshots of its tokens', async (t) => {
+  const body = { ...chat, max_tokens: 32, stream: true };
+  const scripts = [{ ids: [410, 411], holdAt: 30 }];
+  const scene = await start(t, 'vllm', scripts, { timeScale: 0.3 }, { streamCoalesceMs: 1_000 });
+  const { ask, isHeld, versions, swap, engines } = scene;
+  await swap('v1');
+  const asked = ask('/v1/chat/completions', body, 'over').then((response) => response.text());
+  await isHeld;
+  await swap('v2');
+  engines[0]!.core.release(() => true);
+  await asked;
+  assert.match((await versions('over'))[0]!, /^v1 0-30,null 30-(31,v2 31-32|32)$/);
+});

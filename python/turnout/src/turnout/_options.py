@@ -173,8 +173,8 @@ class RouterOptions(TypedDict, total=False):
     data_dir: str
     """Folder for what must survive a restart: session placements, learned answer lengths, captured trajectories. Without it they are lost."""
 
-    stream_coalesce_ms: int
-    """Read each event stream at most this often after its first events: less CPU per token, more latency. 0: immediately. Default: 0."""
+    stream_coalesce_ms: int | Literal["auto"]
+    """Read each event stream at most this often after its first events: less CPU per token, more latency. 0: immediately. auto: immediately while the event loop is less than half busy; above, up to 20 ms apart, and streams that send less often immediately. Default: auto."""
 
     fireworks_names: Literal["off", "inference", "all"]
     """Where paths and names of Fireworks are understood: inference (/inference/v1/completions and /inference/v1/chat/completions are sent to /v1/…, and accounts/… in their model becomes the name of the engine), all (accounts/… in the model of every /v1 request too) or off. Default: inference."""

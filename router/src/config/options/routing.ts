@@ -177,8 +177,12 @@ export const routingOptions = {
   ),
   streamCoalesceMs: option(
     '<ms>',
-    count.max(10_000).default(0),
-    'Read each event stream at most this often after its first events: less CPU per token, more latency. 0: immediately.',
+    z
+      .union([count.max(10_000), z.literal('auto')], {
+        error: ({ input }) => `${JSON.stringify(input)}: must be auto or a whole number of milliseconds`,
+      })
+      .default('auto'),
+    'Read each event stream at most this often after its first events: less CPU per token, more latency. 0: immediately. auto: immediately while the event loop is less than half busy; above, up to 20 ms apart, and streams that send less often immediately.',
     { needsRestart: true },
   ),
 

@@ -24,7 +24,7 @@ const MAX_ANSWER_BYTES = 1_048_576;
 /** No time limits: loading weights takes minutes, and the client sets the limit (`x-turnout-timeout`, `--request-timeout-secs`). */
 export const controlContext = (clock: CoarseClock): AttemptContext => ({
   clock,
-  coalescer: null,
+  pace: null,
   answerTimeouts: { requestMs: 0, firstByteMs: 0, idleMs: 0 },
   retries: { rejects: () => false, leavesHung: () => false },
 });

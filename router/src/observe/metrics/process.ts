@@ -99,6 +99,18 @@ export const processMetrics: readonly MetricSpec[] = [
     read: ({ loopLag }) => buckets('turnout_event_loop_lag_seconds', loopLag),
   },
   {
+    name: 'turnout_stream_delay_seconds',
+    type: 'gauge',
+    help: 'Present delay of reads of event streams (--stream-coalesce-ms); 0: streams are read as they come.',
+    read: ({ pace }) => one((pace?.delayMs ?? 0) / 1000),
+  },
+  {
+    name: 'turnout_stream_reads_delayed_total',
+    type: 'counter',
+    help: 'Reads of event streams that were delayed (--stream-coalesce-ms).',
+    read: ({ pace }) => one(pace?.delayedReads ?? 0),
+  },
+  {
     name: 'turnout_log_dropped_lines_total',
     type: 'counter',
     help: 'Log lines that were dropped, because the disk is full or the reader of the output is too slow.',

@@ -33,6 +33,8 @@ export interface MetricSources {
   readonly breakers: Breakers;
   readonly stalls: StallWatch;
   readonly loopLag: Histogram;
+  /** How often event streams are read; null: as they come. */
+  readonly pace: { readonly delayMs: number; readonly delayedReads: number } | null;
   readonly droppedLogLines: () => number;
   readonly discovery: () => Discovery | null;
   readonly trajectories: () => TrajectoryCounters | null;
