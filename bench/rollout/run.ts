@@ -54,7 +54,7 @@ const { values } = parseArgs({
 });
 
 /** Virtual runs of a policy. */
-const variants = 8;
+const variants = values.stream ? 16 : 8;
 
 function chosen(contenders: readonly Contender[]): readonly Contender[] {
   const usual = values.quick && !values.stream ? quickPolicies : names(contenders);

@@ -6,7 +6,7 @@ import type { StreamMetrics } from '../policies/stream-meter.ts';
 import { type Comparison, inPercent, loadTable, markdown, mean } from './report.ts';
 import { type Scene, engineCount, streamSlots, weight } from './scene.ts';
 import { installation } from './thunder-agent.ts';
-import { type Pair, streamFaults, streamMargin } from './verdict.ts';
+import { type Figure, streamFaults, streamMargin } from './verdict.ts';
 import type { Outcome } from './virtual.ts';
 
 /** What must agree. */
@@ -15,22 +15,19 @@ const figures: Readonly<Record<string, (stream: StreamMetrics) => number>> = {
   'p95 of session seconds': ({ sessionSeconds }) => sessionSeconds.p95,
 };
 
-const both = (
-  { virtual, sockets }: Comparison,
-  figure: (outcome: Outcome) => number,
-): { virtual: number; deviation: number; sockets: number } => {
+const both = ({ virtual, sockets }: Comparison, figure: (outcome: Outcome) => number): Omit<Figure, 'name'> => {
   const { mean: middle, deviation } = spread(virtual.map(figure));
   return { virtual: middle, deviation, sockets: figure(sockets) };
 };
 
 export function faultsOf(comparisons: readonly Comparison[]): string[] {
-  const pairs = comparisons.flatMap((comparison) =>
-    Object.entries(figures).map(([name, figure]): Pair => {
-      const { virtual, sockets } = both(comparison, ({ stream }) => figure(stream!));
-      return { name: `${comparison.contender.name}, ${name}`, virtual, sockets };
+  const found = comparisons.flatMap((comparison) =>
+    Object.entries(figures).map(([name, figure]): Figure => {
+      const title = `${comparison.contender.name}, ${name}`;
+      return { name: title, ...both(comparison, ({ stream }) => figure(stream!)) };
     }),
   );
-  return streamFaults(pairs);
+  return streamFaults(found);
 }
 
 /** What agrees, and the rest of what a trainer asks of a stream. */
@@ -49,6 +46,7 @@ export function streamTables(comparisons: readonly Comparison[]): string {
       `${mean(virtual, figure).toFixed(0)} / ${figure(sockets).toFixed(0)}`;
     return [
       contender.name,
+      twice(({ stream }) => stream!.groupsPerHour),
       twice(({ stream }) => stream!.sessionSeconds.p50),
       twice(({ stream }) => stream!.sessionSeconds.max),
       twice(({ stream }) => stream!.oldestOpen),
@@ -58,13 +56,14 @@ export function streamTables(comparisons: readonly Comparison[]): string {
     ];
   });
   const titles = ['turns/h, virtual', 'over sockets', 'ratio', 'session p95 s, virtual', 'over sockets', 'ratio'];
-  const more = ['session p50 s', 'max', 'oldest open s', 'longest hold s', 'hit %', 'retries'];
+  const more = ['groups/h', 'session p50 s', 'max', 'oldest open s', 'longest hold s', 'hit %', 'retries'];
   return [markdown(['policy', ...titles], agreement), markdown(['virtual / over sockets', ...more], rest)].join('\n\n');
 }
 
 export function agreementText(faults: readonly string[]): string {
-  if (faults.length === 0) return `**They agree**: every figure of the first table is within ${100 * streamMargin} %.`;
-  return `**They disagree** by more than ${100 * streamMargin} %:\n\n${faults.map((fault) => `- ${fault}`).join('\n')}`;
+  const margin = `${100 * streamMargin} %, or within two deviations of the virtual runs`;
+  if (faults.length === 0) return `**They agree**: every figure of the first table is within ${margin}.`;
+  return `**They disagree**: not every figure of the first table is within ${margin}.\n\n${faults.map((fault) => `- ${fault}`).join('\n')}`;
 }
 
 export function renderStreamReport({ trace, engine, timeScale }: Scene, comparisons: readonly Comparison[]): string {

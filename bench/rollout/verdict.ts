@@ -38,9 +38,18 @@ export function judge(pairs: readonly Pair[]): Verdict {
   return { faults, ordered };
 }
 
-/** @returns a message for each figure of a stream that deviates too far */
-export function streamFaults(pairs: readonly Pair[]): string[] {
-  return pairs
-    .filter(({ virtual, sockets }) => !(Math.abs(sockets / virtual - 1) <= streamMargin))
+/** A figure of a stream. */
+export interface Figure extends Pair {
+  /** Of the virtual runs. */
+  readonly deviation: number;
+}
+
+/** @returns a message for each figure of a stream that deviates too far, and by more than chance */
+export function streamFaults(figures: readonly Figure[]): string[] {
+  return figures
+    .filter(({ virtual, deviation, sockets }) => {
+      const allowed = Math.max(streamMargin * virtual, 2 * deviation);
+      return !(Math.abs(sockets - virtual) <= allowed);
+    })
     .map(({ name, virtual, sockets }) => `${name}: ${sockets.toFixed(0)} over sockets, ${virtual.toFixed(0)} virtual`);
 }

@@ -50,6 +50,7 @@ function unscaled(stream: StreamMetrics, scale: number): StreamMetrics {
     ...stream,
     turnsPerHour: stream.turnsPerHour * scale,
     sessionsPerHour: stream.sessionsPerHour * scale,
+    groupsPerHour: stream.groupsPerHour * scale,
     outputTokensPerSecond: stream.outputTokensPerSecond * scale,
     sessionSeconds: { mean: mean / scale, p50: p50 / scale, p95: p95 / scale, max: max / scale },
     oldestOpen: stream.oldestOpen / scale,
