@@ -1,6 +1,7 @@
 // The first tables of the report: how each policy does in batches and in streams.
 import { type CellResult, workloadName } from './grid.ts';
 import { markdownTable } from './markdown-table.ts';
+import { peers } from './peers/peers.ts';
 import { spread } from './spread.ts';
 
 interface Column {
@@ -58,6 +59,39 @@ function perWorkload(
   });
 }
 
+/** `rollout` in each stream, as shares of what the others have. */
+function rolloutTable(results: Results): string {
+  const rows = [...results].flatMap(([workload, byPolicy]) => {
+    const own = byPolicy.get('rollout');
+    const others = [...byPolicy].filter(([policy]) => policy in peers);
+    if (own === undefined || others.length === 0 || own[0]!.stream === null) return [];
+    const ownOf = (value: (result: CellResult) => number): number => mean(own, value);
+    const ofOthers = (value: (result: CellResult) => number): number[] => others.map(([, of]) => mean(of, value));
+    const turns = (r: CellResult): number => r.stream!.turnsPerHour;
+    const longest = (r: CellResult): number => r.stream!.sessionSeconds.max;
+    return [
+      [
+        workload.replace(' at 450k KV tokens', ''),
+        (ownOf(turns) / Math.max(...ofOthers(turns))).toFixed(2),
+        ((100 * ownOf(turns)) / ownOf((r) => r.streamBound!.turnsPerHour)).toFixed(0),
+        (ownOf(longest) / Math.min(...ofOthers(longest))).toFixed(2),
+        (ownOf((r) => r.stream!.oldestOpen) / ownOf((r) => r.stream!.sessionSeconds.p95)).toFixed(2),
+        ownOf((r) => r.longestHold).toFixed(0),
+      ],
+    ];
+  });
+  if (rows.length === 0) return '';
+  const titles = [
+    'stream',
+    'turns/h ÷ best peer',
+    '% of bound',
+    'session max ÷ best peer',
+    'oldest open ÷ p95',
+    'longest hold s',
+  ];
+  return `## Streams: rollout beside the best peer\n\n${markdownTable(titles, rows)}\n`;
+}
+
 /** Means over the seeds. */
 export function renderOverview(all: readonly CellResult[]): string {
   const results = new Map(
@@ -84,6 +118,7 @@ Staleness: versions of weights between a session's first and last token, new one
 - stream-swap: engines stop for 3 to 10 s for new weights, and lose their prefix caches.
 `
       : '',
+    rolloutTable(results),
     batches.length > 1 ? `## Batches: makespan in seconds\n\n${tableOf(results, policies, batches)}\n` : '',
     turns.length > 1 ? `## Streams: turns per hour\n\n${tableOf(results, policies, turns)}\n` : '',
     turns.length > 1

@@ -43,7 +43,10 @@ interface Program {
 
 const bySize = (a: Program, b: Program): number => a.tokens - b.tokens;
 
-/** With the line of `_greedy_resume` mended that makes its snapshot raise. Answers are not streamed. */
+/**
+ * With the line of `_greedy_resume` mended that makes its snapshot (260e227) raise. Answers are not streamed. The events of
+ * streams, replayed through its own code, led to the same decisions.
+ */
 export class ThunderAgent extends RouterPolicy {
   readonly #options: ThunderAgentOptions;
   readonly #programs = new Map<string, Program>();
