@@ -1,7 +1,10 @@
+import type { ChildProcess } from 'node:child_process';
+import { subscribe } from 'node:diagnostics_channel';
 import { globSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
+import { processTree } from '../../bench/proc.ts';
 
 /** `npm test`: everything that needs nothing but this checkout. The others are named at the end. */
 
@@ -30,8 +33,32 @@ const files = globSync(
 // Hundreds of processes load the same sources: compiled once, they take about a quarter less CPU time to start.
 process.env['NODE_COMPILE_CACHE'] ??= join(root, 'node_modules/.cache/compiled');
 
+/** A test that takes longer fails, by its name; a file that takes longer is ended. Both only end what hangs. */
+const TEST_MS = Number(process.env['TURNOUT_TEST_MS'] ?? 240_000);
+const FILE_MS = 2 * TEST_MS;
+
+// `timeout` of `run` ends no process: not a loop, and not a file whose tests have ended while something keeps it open.
+const hung: string[] = [];
+subscribe('child_process', (message) => {
+  const { process: child } = message as { process: ChildProcess };
+  const timer = setTimeout(() => {
+    hung.push(child.spawnargs.at(-1)!);
+    // What it has started too: it holds the pipe that is read here.
+    for (const pid of processTree(child.pid!)) endNow(pid);
+  }, FILE_MS);
+  child.once('exit', () => clearTimeout(timer));
+});
+
+function endNow(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has ended.
+  }
+}
+
 const counts = { passed: 0, failed: 0, skipped: 0 };
-const stream = run({ files, concurrency: 2, timeout: 300_000 });
+const stream = run({ files, concurrency: 2, timeout: TEST_MS });
 stream.on('test:summary', ({ file, counts: summary }) => {
   if (file !== undefined) return;
   counts.passed = summary.passed;
@@ -40,9 +67,11 @@ stream.on('test:summary', ({ file, counts: summary }) => {
 });
 stream.compose(new spec()).pipe(process.stdout);
 stream.on('end', () => {
-  process.exitCode = counts.failed > 0 || counts.passed === 0 ? 1 : 0;
+  process.exitCode = counts.failed > 0 || counts.passed === 0 || hung.length > 0 ? 1 : 0;
   process.on('exit', () => {
     const skipped = counts.skipped > 0 ? `, ${counts.skipped} skipped` : '';
+    for (const file of hung)
+      process.stdout.write(`\nFAILED: ${relative(root, file)} hung, and was ended after ${FILE_MS / 1000} s\n`);
     process.stdout.write(
       `\nNext: npm run demo (rollouts over simulated engines) · npm run test:real (real vLLM and SGLang on the CPU) · npm run bench\n` +
         `${counts.passed} passed, ${counts.failed} failed${skipped} on Node.js ${process.version}\n`,
