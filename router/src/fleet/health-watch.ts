@@ -67,6 +67,8 @@ export class HealthWatch {
   #successes = 0;
   #timer: NodeJS.Timeout | null = null;
   #isAsking = false;
+  /** The engine was resumed during the check that is in progress. */
+  #wasResumed = false;
   /** It failed a check or a request since its last passed check, so it may be a new process. */
   #isSuspect = false;
   /** Connections were refused at the last check. */
@@ -111,6 +113,7 @@ export class HealthWatch {
   /** What it failed was the pause: it is as new, and is checked at once. */
   resumed(): void {
     this.#failures = 0;
+    this.#wasResumed = true;
     for (const worker of this.#workers) {
       this.#parts.fleet.setReason(worker, 'unhealthy', false);
       this.#parts.fleet.setReason(worker, 'hung', false);
@@ -139,6 +142,7 @@ export class HealthWatch {
     const { options, random, pauses, onEvent } = this.#parts;
     this.#timer = null;
     this.#isAsking = true;
+    this.#wasResumed = false;
     const [worker] = this.#workers as Iterable<Worker> as [Worker];
     const asker = worker.asker(options.timeoutMs);
     const probe = new AnswerProbe(asker);
@@ -146,6 +150,12 @@ export class HealthWatch {
     const early = isInDoubt ? signsOf(worker, probe.ask) : null;
     const problem = await problemOf(probe.ask, options.path);
     const signs = early === null && problem === null ? null : await (early ?? signsOf(worker, probe.ask));
+    if (problem !== null && this.#wasResumed) {
+      // It was asked while it was paused.
+      this.#isAsking = false;
+      if (this.#workers.size > 0) this.checkIn(0);
+      return;
+    }
     if (signs?.isPaused === false) pauses.forget(worker.engineUrl);
     const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl) || worker.isInSwap;
     for (const each of this.#workers) Object.assign(each, { problem, checkedAtMs: Date.now() });

@@ -1,0 +1,32 @@
+import { ok } from 'node:assert/strict';
+import { test } from 'node:test';
+import { fleetOf } from '../../test/harness/policy.ts';
+import { until } from '../../test/harness/within.ts';
+import { NoAnswer } from '../engines/ask.ts';
+import { HealthWatch, type HealthWatchParts } from './health-watch.ts';
+import { Pauses } from './pauses.ts';
+
+test('a check that began while its engine was paused and fails after it was resumed takes no worker out', async (t) => {
+  const { fleet, workers } = fleetOf('http://a:1');
+  const worker = workers[0]!;
+  const checks: ((error: Error) => void)[] = [];
+  t.mock.method(worker, 'asker', () => () => new Promise((_, reject) => checks.push(reject)));
+  const options = {
+    path: '/health',
+    intervalMs: 600_000,
+    timeoutMs: 1_000,
+    isEnabled: true,
+    startupIntervalMs: 600_000,
+  };
+  const pauses = new Pauses(() => 0);
+  const parts = { fleet, options, random: () => 0, pauses, onEvent: () => {} } as unknown as HealthWatchParts;
+  const watch = new HealthWatch(parts);
+  t.after(() => watch.end());
+  watch.add(worker);
+  watch.checkIn(0);
+  await until('it is checked', () => checks.length === 1);
+  watch.resumed();
+  checks[0]!(new NoAnswer());
+  await until('it is checked again', () => checks.length === 2);
+  ok(!worker.reasonNames().includes('unhealthy'), String(worker.reasonNames()));
+});
