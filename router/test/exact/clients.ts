@@ -52,6 +52,8 @@ export class Client<State> {
   readonly #ends: End<State>[] = [];
   readonly #gates: (() => void)[] = [];
   #calls = 0;
+  /** The last response without a token, for a failure. */
+  #refusal = '';
 
   /** @param path before that of each request */
   constructor(scene: Scene, dialect: Dialect<State>, name: string, session: string, path = '') {
@@ -76,7 +78,7 @@ export class Client<State> {
     const start: End<State> = { call: null, state: this.#dialect.start, isStopped: false, answer: [] };
     const from = this.#ends.at(-1 - step.back) ?? start;
     for (let attempt = 0; ; attempt++) {
-      assert.ok(attempt < MAX_ATTEMPTS, `${this.#name} gets no answer`);
+      assert.ok(attempt < MAX_ATTEMPTS, `${this.#name} gets no answer: ${this.#refusal}`);
       const end = await this.#ask(from, attempt === 0 ? step : { ...step, client: 'waits', mishap: 'none' }, prompt);
       if (end === null) continue;
       this.#ends.push(end);
@@ -135,7 +137,13 @@ export class Client<State> {
     open.push(reply.over);
     await engines.settled();
     await router.settled?.();
-    return this.#take(call, state, reply, ids);
+    const end = this.#take(call, state, reply, ids);
+    if (end === null) {
+      this.#refusal = `${reply.status} ${reply.parts.join('\n')}`;
+      // The router may have found out that an engine died, and not yet that another one took its place.
+      await router.serves();
+    }
+    return end;
   }
 
   #take(call: Call, state: State, reply: Reply, ids: readonly number[]): End<State> | null {

@@ -44,11 +44,18 @@ export class KillableRouter implements Tested {
     return this.#changing;
   }
 
+  async serves(): Promise<void> {
+    // One that was killed says nothing: whoever asks it next comes to know.
+    const eligible = (): Promise<number> => this.#metric('turnout_workers{state="eligible"}').catch(() => 1);
+    await until('an engine may get requests', async () => (await eligible()) > 0);
+  }
+
   async idle(): Promise<void> {
-    await until(
-      'the router is idle',
-      async () => (await metricOf(`${this.url}/metrics`, 'turnout_requests_in_flight')) === 0,
-    );
+    await until('the router is idle', async () => (await this.#metric('turnout_requests_in_flight')) === 0);
+  }
+
+  #metric(sample: string): Promise<number> {
+    return metricOf(`${this.url}/metrics`, sample);
   }
 
   async close(): Promise<void> {

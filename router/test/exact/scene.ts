@@ -11,6 +11,8 @@ import { newAgent } from './post.ts';
 /** A router that is tested, wherever it runs. */
 export interface Tested {
   readonly url: string;
+  /** Requests get an engine. */
+  serves(): Promise<void>;
   /** Nothing is under way any more. */
   idle(): Promise<void>;
   /** It ends at once, and another one takes its place. Without it: it can't be killed. */
@@ -54,7 +56,12 @@ export async function testedHere(options: RouterOptions): Promise<Tested> {
   );
   const router = await startRouter(config, { log: pino({ level: 'silent' }) });
   await until('the router knows its engines', () => router.fleet.workers.every(({ models }) => models !== null));
-  return { url: router.url, idle: () => untilIdle(router), close: () => router.close() };
+  return {
+    url: router.url,
+    serves: () => until('an engine may get requests', () => router.fleet.eligible.length > 0),
+    idle: () => untilIdle(router),
+    close: () => router.close(),
+  };
 }
 
 export async function exported(url: string): Promise<Row[]> {
