@@ -52,14 +52,10 @@ async function startWithFiles(t: TestContext, files: number, args: readonly stri
   let text = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (part: Buffer) => (text += part.toString()));
   const found = (): RegExpExecArray | null => /listening on (http:[^" ]+)/.exec(text);
-  await until(
-    'it listens',
-    () => {
-      ok(child.exitCode === null, text);
-      return found() !== null;
-    },
-    20_000,
-  );
+  await until('it listens', () => {
+    ok(child.exitCode === null, text);
+    return found() !== null;
+  });
   child.on('exit', (code, signal) => signal ?? ok(false, `it ended with ${code}:\n${text}`));
   return found()![1]!;
 }
@@ -84,7 +80,7 @@ function crowd(url: string, count: number): { refused: () => number; leave: () =
 test('more connections than the system has files for: the rest is refused, and who is in is served', async (t) => {
   const engine = await startEngine(t, { onRequest: (asked) => asked.answer('"served"') });
   const url = await startWithFiles(t, 64, ['--worker-urls', engine.url]);
-  await until('it serves', async () => (await send(t, url, HELLO)).status === 200, 20_000);
+  await until('it serves', async () => (await send(t, url, HELLO)).status === 200);
   const client = await connectClient(t, url);
   client.write(HELLO);
   equal((await client.answer()).status, 200);
@@ -104,9 +100,9 @@ test('more connections than the system has files for: the rest is refused, and w
 test('no file left at all: the router lives, and serves when the crowd has gone', async (t) => {
   const engine = await startEngine(t, { onRequest: (asked) => asked.answer('"served"') });
   const url = await startWithFiles(t, 64, ['--worker-urls', engine.url, '--max-connections', '100000']);
-  await until('it serves', async () => (await send(t, url, HELLO)).status === 200, 20_000);
+  await until('it serves', async () => (await send(t, url, HELLO)).status === 200);
   const { refused, leave } = crowd(url, 200);
   await until('some are refused', () => refused() > 50);
   leave();
-  await until('it serves again', async () => (await send(t, url, HELLO).catch(() => null))?.status === 200, 20_000);
+  await until('it serves again', async () => (await send(t, url, HELLO).catch(() => null))?.status === 200);
 });

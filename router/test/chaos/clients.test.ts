@@ -125,7 +125,7 @@ test('F32 10,000 clients that leave: no socket, timer, session or count is left'
   };
   await Promise.all(Array.from({ length: 48 }, run));
   await untilQuiet(router, []);
-  await until('every connection of the engine has ended', () => engine.openSockets === 0, 15_000);
+  await until('every connection of the engine has ended', () => engine.openSockets === 0);
   equal(router.fleet.workers[0]!.pool.openCount, 0);
   await until('no client is left', async () =>
     (await (await fetch(router.metricsUrl)).text()).includes('turnout_client_connections 0\n'),
@@ -187,9 +187,7 @@ test('F41 a huge request and then tiny ones on one connection: order is kept, no
   const echo =
     (name: string): Behaviour =>
     (each) =>
-      void each
-        .payload(20_000)
-        .then((payload) => each.answer(`${name} ${each.target} ${payload.length} ${payload.at(-1)}`));
+      void each.payload().then((payload) => each.answer(`${name} ${each.target} ${payload.length} ${payload.at(-1)}`));
   const scene = await startFaultScene(t, [echo('a'), echo('b')]);
   const client = await connectClient(t, scene.router.url);
   for (let round = 0; round < 3; round++) {
@@ -198,7 +196,7 @@ test('F41 a huge request and then tiny ones on one connection: order is kept, no
     client.write(huge);
     // Pipelined right behind it, in the same flow of bytes.
     for (let i = 0; i < 20; i++) client.write(request('POST', `/tiny${i}`, String(i % 10)));
-    const said = [(await client.answer('POST', 20_000)).text];
+    const said = [(await client.answer('POST')).text];
     for (let i = 0; i < 20; i++) said.push((await client.answer()).text);
     deepEqual(
       said.map((text) => text.slice(2)),

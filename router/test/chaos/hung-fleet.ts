@@ -64,7 +64,7 @@ export async function startHungFleet(
       const client = await connectClient(t, router.url);
       const sampling_params = { max_new_tokens: tokens, ignore_eos: true, temperature: 0 };
       client.write(post('/generate', { text: 'x', sampling_params, ...more }));
-      return client.answer('POST', 60_000);
+      return client.answer('POST');
     },
     begun: () => Promise.all(engines.map(async (engine) => (await engine.stats()).requests)),
   };

@@ -18,7 +18,7 @@ test(
     const [frozen] = fleet.engines as [(typeof fleet.engines)[0]];
     await freeze(frozen.pid);
     const answers = Promise.all(Array.from({ length: 16 }, () => fleet.generate(4)));
-    await until('it is out', () => !fleet.workerOf(frozen).isHealthy, 15_000);
+    await until('it is out', () => !fleet.workerOf(frozen).isHealthy);
     for (const { status, text } of await answers) deepEqual([status, tokensIn(text)], [200, 4]);
     const hung = fleet.lines.filter(({ msg }) => msg === 'worker hung');
     deepEqual(
@@ -38,7 +38,7 @@ test(
     deepEqual(fleet.workerOf(frozen).reasonNames(), ['unhealthy', 'hung']);
     await untilIdle(fleet.router);
     process.kill(frozen.pid, 'SIGCONT');
-    await until('it serves again', () => fleet.workerOf(frozen).reasons === 0, 15_000);
+    await until('it serves again', () => fleet.workerOf(frozen).reasons === 0);
     equal((await fleet.generate(4)).status, 200);
   },
 );
@@ -53,7 +53,7 @@ test('a stream that began ends as cut by that proof, between two events', { skip
   const busy = fleet.router.fleet.workers.find((worker) => worker.openStreams > 0)!;
   const engine = fleet.engines.find(({ url }) => url === busy.url) ?? frozen;
   await freeze(engine.pid);
-  await client.untilEnded(15_000);
+  await client.untilEnded();
   match(
     client.unread,
     /data: \{"error":\{"message":"The engine hung in the middle of its response\. Retry\."[^\n]*\n\n\r\n$/,
@@ -71,7 +71,7 @@ test(
     const [frozen] = fleet.engines as [(typeof fleet.engines)[0]];
     await freeze(frozen.pid);
     const answers = Promise.all([fleet.generate(4), fleet.generate(4)]);
-    await until('it hangs', () => fleet.workerOf(frozen).reasonNames().includes('hung'), 15_000);
+    await until('it hangs', () => fleet.workerOf(frozen).reasonNames().includes('hung'));
     await until('the other one has answered', () => fleet.router.pipeline.inFlight.size === 1);
     process.kill(frozen.pid, 'SIGCONT');
     for (const { status } of await answers) equal(status, 200);
@@ -85,7 +85,7 @@ test('beyond the retry budget requests wait for their turn, and none is lost', {
   await freeze(frozen.pid);
   // A hundred retries are there to begin with, and ten more a second.
   const answers = Promise.all(Array.from({ length: 220 }, () => fleet.generate(1)));
-  await until('it hangs', () => fleet.workerOf(frozen).reasonNames().includes('hung'), 15_000);
+  await until('it hangs', () => fleet.workerOf(frozen).reasonNames().includes('hung'));
   const retried = () => fleet.lines.filter(({ failure }) => failure === 'hung').length;
   await until('the budget is used up', () => retried() >= 100);
   ok(retried() < 110, `${retried()} at once`);
@@ -97,10 +97,10 @@ test('where no other engine may get it, a request waits until one may', { skip: 
   const fleet = await startHungFleet(t, [{}, {}]);
   const [frozen, other] = fleet.engines as [(typeof fleet.engines)[0], (typeof fleet.engines)[0]];
   await freeze(other.pid);
-  await until('the one is out', () => !fleet.workerOf(other).isHealthy, 15_000);
+  await until('the one is out', () => !fleet.workerOf(other).isHealthy);
   await freeze(frozen.pid);
   const answer = fleet.generate(2);
-  await until('the other one hangs', () => fleet.workerOf(frozen).reasonNames().includes('hung'), 15_000);
+  await until('the other one hangs', () => fleet.workerOf(frozen).reasonNames().includes('hung'));
   equal(fleet.router.pipeline.inFlight.size, 1);
   process.kill(other.pid, 'SIGCONT');
   equal((await answer).status, 200);
@@ -114,7 +114,7 @@ test('two engines are the most that may do the work of one request', { skip: nee
     await until('an engine has it', () => busy() !== undefined);
     const engine = busy()!;
     await freeze(engine.pid);
-    await until('that one hangs', () => fleet.workerOf(engine).reasonNames().includes('hung'), 15_000);
+    await until('that one hangs', () => fleet.workerOf(engine).reasonNames().includes('hung'));
   }
   const { status, text } = await answer;
   equal(status, 502);
@@ -131,7 +131,7 @@ test('an engine that runs requests and makes no token hangs, though its HTTP ser
     const ask = async () => {
       const client = await connectClient(t, fleet.router.url);
       client.write(post('/v1/completions', { model: 'sim', ...path }));
-      return client.answer('POST', 20_000);
+      return client.answer('POST');
     };
     for (const { status } of await Promise.all([ask(), ask()])) equal(status, 200);
     deepEqual(await fleet.begun(), [1, 2], 'the other engine did the work of both');
@@ -139,6 +139,6 @@ test('an engine that runs requests and makes no token hangs, though its HTTP ser
     match(String(hung!['detail']), /^it runs 1 requests by its own count and made no token for \d+ s$/);
     equal(fleet.workerOf(stuck).isHealthy, true, 'its health path answers');
     await until('it has dropped the request', async () => (await stuck.stats()).running === 0);
-    await until('it may serve again', () => fleet.workerOf(stuck).reasons === 0, 15_000);
+    await until('it may serve again', () => fleet.workerOf(stuck).reasons === 0);
   }
 });

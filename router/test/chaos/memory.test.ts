@@ -152,7 +152,7 @@ test(
     };
     client.socket.on('drain', writeOn);
     writeOn();
-    const got = await client.answer('POST', 20_000);
+    const got = await client.answer('POST');
     deepEqual([got.status, got.get('x-turnout-error')], [413, 'payload_too_large']);
     await asked.connection.untilEnded();
     ok(written < 500 * MB, 'it was refused long before its end');
@@ -243,6 +243,6 @@ test('V8 is kept from growing its young generation to 128 MB', { skip: needsProc
   const { router } = await warmRouter(t, [], preloaded(SURVIVE));
   router.child.kill('SIGUSR2');
   let match: RegExpExecArray | null = null;
-  await until('what lives is made', () => (match = /young (\d+)\./.exec(router.output())) !== null, 40_000);
+  await until('what lives is made', () => (match = /young (\d+)\./.exec(router.output())) !== null);
   equal(Number(match![1]), 32 * MB);
 });

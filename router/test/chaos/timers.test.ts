@@ -154,7 +154,7 @@ test('F36 a client that never reads: closed at the timer of writing, and the eng
   client.stall();
   client.write(GENERATE);
   const { connection } = await scene.engines[0]!.next();
-  await connection.untilEnded(10_000);
+  await connection.untilEnded();
   client.isRecording = false;
   client.goOn();
   await client.untilEnded();
@@ -199,9 +199,9 @@ test('F37 a client that is gone without a word: freed by the timer of writing', 
   const reader = spawn(process.execPath, ['-e', READER, hostname, port], { stdio: 'ignore' });
   t.after(() => reader.kill('SIGKILL'));
   const { connection } = await scene.engines[0]!.next();
-  await until('it reads', () => connection.socket.bytesWritten > 50 * MB, 10_000);
+  await until('it reads', () => connection.socket.bytesWritten > 50 * MB);
   await freeze(reader.pid!);
-  await connection.untilEnded(10_000);
+  await connection.untilEnded();
   await until('the router has let go of it', () => scene.router.pipeline.inFlight.size === 0);
   equal((await send(t, scene.router.url, request('GET', '/health'))).status, 200);
   await until('its connection is closed', async () => (await scene.metric('turnout_client_connections')) <= 1);

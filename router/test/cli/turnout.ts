@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
+import { PATIENCE_MS } from '../harness/within.ts';
 
 const bin = join(import.meta.dirname, '../../bin/turnout.js');
 
@@ -9,7 +10,7 @@ const bin = join(import.meta.dirname, '../../bin/turnout.js');
 export interface Turnout {
   readonly child: ChildProcess;
   output(): string;
-  /** Resolves with the match once the output has it; rejects when the process ends or 20 s pass before. */
+  /** Resolves with the match once the output has it; rejects when the process ends or `PATIENCE_MS` pass before. */
   says(pattern: RegExp): Promise<RegExpExecArray>;
   /** Resolves with the exit code. */
   readonly ended: Promise<number>;
@@ -40,7 +41,7 @@ export function turnout(t: TestContext, args: readonly string[], env: NodeJS.Pro
     output: () => text,
     says: (pattern) =>
       new Promise((resolve, reject) => {
-        const timer = setTimeout(() => reject(new Error(`never said ${pattern}:\n${text}`)), 20_000);
+        const timer = setTimeout(() => reject(new Error(`never said ${pattern}:\n${text}`)), PATIENCE_MS);
         const look = (): void => {
           const match = pattern.exec(text);
           if (match === null) return;

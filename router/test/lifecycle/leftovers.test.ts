@@ -40,7 +40,7 @@ async function leftBy(t: TestContext, options: object): Promise<Left> {
   t.after(() => child.kill('SIGKILL'));
   let text = '';
   child.stdout.on('data', (bytes) => (text += String(bytes)));
-  await within(once(child, 'close'), 'it ends by itself', 20_000);
+  await within(once(child, 'close'), 'it ends by itself');
   return JSON.parse(text.trimEnd().split('\n').at(-1)!) as Left;
 }
 

@@ -37,7 +37,7 @@ for (const [at, level] of levels.entries()) {
     const port = await freePort();
     const run = turnout(t, ['--config', file, '--port', String(port), '--log-level', level]);
     const url = `http://127.0.0.1:${port}`;
-    await until('it listens', () => connectClient(t, url).then(Boolean, () => false), 20_000);
+    await until('it listens', () => connectClient(t, url).then(Boolean, () => false));
     await send(t, url, request('GET', '/hello'));
     // One line of each level from info to error.
     writeFileSync(file, `worker-urls: []\nport: ${port}\nprometheus-port: 1\nlog-level: ${level}\n`);
@@ -140,7 +140,7 @@ test(
     t.after(() => child.kill('SIGTERM'));
     let text = '';
     child.stdout.on('data', (part: Buffer) => (text += part.toString()));
-    await until('it listens', () => text.includes('listening on'), 20_000);
+    await until('it listens', () => text.includes('listening on'));
     match(text, /Z INFO    listening on/);
     await until('the file is written', () => readFileSync(join(folder, 'turnout.log'), 'utf8').includes('listening'));
     equal(linesOf(readFileSync(join(folder, 'turnout.log'), 'utf8'))[0]!.level, 'info');
@@ -178,7 +178,7 @@ test('an output that is full, and one that nobody reads, stop nothing', { skip: 
     t.after(() => child.kill('SIGKILL'));
     child.stdout?.pause();
     const url = `http://127.0.0.1:${port}`;
-    await until('it listens', () => connectClient(t, url).then(Boolean, () => false), 20_000);
+    await until('it listens', () => connectClient(t, url).then(Boolean, () => false));
     const client = await connectClient(t, url);
     // More than a pipe holds and than the router keeps.
     const path = `/${'x'.repeat(8_000)}`;

@@ -70,7 +70,7 @@ test('--stream-coalesce-ms: many streams at once, each whole', async (t) => {
     Array.from({ length: 30 }, async () => {
       const client = await connectClient(t, router.url);
       client.write(HELLO);
-      equal((await client.answer('GET', 20_000)).raw.toString(), `${events.slice(0, 9).join('')}0\r\n\r\n`);
+      equal((await client.answer()).raw.toString(), `${events.slice(0, 9).join('')}0\r\n\r\n`);
     }),
   );
   await untilIdle(router);

@@ -61,7 +61,7 @@ export async function startResumeScene(
     const { port } = engines[index]!;
     await engines[index]!.kill();
     engines[index] = await startSimEngine({ ...sim, port });
-    await until('the new engine is healthy', isHealthy, 20_000);
+    await until('the new engine is healthy', isHealthy);
   };
   const busiest = (): number => {
     const begun = engines.map(({ core }) => core.scheduler.running.filter(({ output }) => output.length > 4).length);

@@ -52,7 +52,7 @@ const stateOf = async ({ status }: SwapScene, { url }: SimEngine) => {
 
 /** The stream has every token, over the connection on which it began. */
 async function endsWhole(client: Client, engine: SimEngine): Promise<void> {
-  const { status, text } = await client.answer('POST', 20_000);
+  const { status, text } = await client.answer('POST');
   equal(status, 200);
   ok(text.endsWith('data: [DONE]\n\n'), text.slice(-300));
   equal([...text.matchAll(/"text":"[^"]+"/g)].length > 0, true);
@@ -233,7 +233,7 @@ test('an engine with half-written weights serves only after it has loaded whole 
   await swap('step-2');
   equal((await status()).workers[0]!.state, 'quarantined');
   equal(engine!.core.weightVersion, 'step-1', 'the version is that of before');
-  await until('it serves', () => router.fleet.eligible.length === 1, 20_000);
+  await until('it serves', () => router.fleet.eligible.length === 1);
   deepEqual([engine!.core.modelPath, engine!.core.paused], ['/snapshots/step-1', false]);
 });
 

@@ -72,7 +72,7 @@ export async function startSwapScene(
       const order = { identity, reset_prompt_cache: reset, ...(transition === undefined ? {} : { transition }) };
       const response = await post('/swap', order);
       assert.equal(response.status, 202, await response.text());
-      await until(`the engines serve ${identity}`, areAt(identity), 30_000);
+      await until(`the engines serve ${identity}`, areAt(identity));
     },
   };
 }

@@ -34,7 +34,7 @@ const start = async (
     };
     return workers.every((worker) => worker.is_healthy && worker.models !== null);
   };
-  await until('the router knows its engines', ready, 20_000);
+  await until('the router knows its engines', ready);
   return { ...run, client: new TinkerClient(run.url) };
 };
 
@@ -162,7 +162,7 @@ test('2,000 samples in flight take at most 50 MB, which come back', { skip: need
   for (const { core } of engines) await core.pause('keep');
   const ids = await submit(client, session);
   const polls = fetchAll(client, ids);
-  await until('all are at engines', async () => (await router.metric('turnout_requests_in_flight')) === COUNT, 30_000);
+  await until('all are at engines', async () => (await router.metric('turnout_requests_in_flight')) === COUNT);
   const busy = await used();
   t.diagnostic(
     `${Math.round(idle.rss / 1e6)} MB idle, ${Math.round(busy.rss / 1e6)} MB with ${COUNT} samples and polls`,

@@ -79,7 +79,7 @@ for (const plugin of ['radix-tree', 'chat-sessions']) {
     assert.deepEqual(await mismatches(), [urls[1]]);
 
     await late!.listen(Number(new URL(lateUrl).port));
-    await until('it came up', () => mismatch(lateUrl) !== null, 30_000);
+    await until('it came up', () => mismatch(lateUrl) !== null);
     const joined = await joins!.listen();
     assert.equal((await fetch(`${router.url}/add_worker?url=${joined}`, { method: 'POST' })).status, 200);
     await until('it joined', () => mismatch(joined) !== null);
