@@ -1,17 +1,21 @@
 import type { ChildProcess } from 'node:child_process';
 import { subscribe } from 'node:diagnostics_channel';
 import { globSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { join } from 'node:path';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { processTree } from '../../bench/proc.ts';
+import { batchesOf } from './batches.ts';
 
 /** `npm test`: everything that needs nothing but this checkout. The others are named at the end. */
 
 const root = join(import.meta.dirname, '../..');
 /** Folders of tests that need more: real engines, installed peers, an apiserver, minutes, other clients. */
 const elsewhere = ['real', 'peers', 'k8s', 'helm', 'chaos/long', 'clients', 'metrics', 'package', 'docs/run'];
-const wanted = process.argv.slice(2);
+/** Words of paths; with `!` before it, of paths that are left out. */
+const words = process.argv.slice(2);
+const wanted = words.filter((word) => !word.startsWith('!'));
+const unwanted = words.filter((word) => word.startsWith('!')).map((word) => word.slice(1));
 
 const files = globSync(
   [
@@ -27,25 +31,27 @@ const files = globSync(
 )
   .filter((file) => !elsewhere.some((folder) => file.startsWith(`router/test/${folder}/`)))
   .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)))
-  .toSorted()
-  .map((file) => join(root, file));
+  .filter((file) => !unwanted.some((part) => file.includes(part)))
+  .toSorted();
 
 // Hundreds of processes load the same sources: compiled once, they take about a quarter less CPU time to start.
 process.env['NODE_COMPILE_CACHE'] ??= join(root, 'node_modules/.cache/compiled');
 
-/** A test that takes longer fails, by its name; a file that takes longer is ended. Both only end what hangs. */
+/** What takes longer fails: a test, or a file that shares a process. */
 const TEST_MS = Number(process.env['TURNOUT_TEST_MS'] ?? 240_000);
-const FILE_MS = 2 * TEST_MS;
+/** A process that takes longer is ended. */
+const PROCESS_MS = 3 * TEST_MS;
+const batches = batchesOf(root, files, TEST_MS);
 
-// `timeout` of `run` ends no process: not a loop, and not a file whose tests have ended while something keeps it open.
+// `timeout` of `run` ends no process: not a loop, and not one whose tests have ended while something keeps it open.
 const hung: string[] = [];
 subscribe('child_process', (message) => {
   const { process: child } = message as { process: ChildProcess };
   const timer = setTimeout(() => {
-    hung.push(child.spawnargs.at(-1)!);
+    hung.push(batches.get(child.spawnargs.at(-1)!)!.join(' or '));
     // What it has started too: it holds the pipe that is read here.
     for (const pid of processTree(child.pid!)) endNow(pid);
-  }, FILE_MS);
+  }, PROCESS_MS);
   child.once('exit', () => clearTimeout(timer));
 });
 
@@ -58,7 +64,7 @@ function endNow(pid: number): void {
 }
 
 const counts = { passed: 0, failed: 0, skipped: 0 };
-const stream = run({ files, concurrency: 2, timeout: TEST_MS });
+const stream = run({ files: [...batches.keys()], concurrency: 2, timeout: TEST_MS });
 stream.on('test:summary', ({ file, counts: summary }) => {
   if (file !== undefined) return;
   counts.passed = summary.passed;
@@ -71,7 +77,7 @@ stream.on('end', () => {
   process.on('exit', () => {
     const skipped = counts.skipped > 0 ? `, ${counts.skipped} skipped` : '';
     for (const file of hung)
-      process.stdout.write(`\nFAILED: ${relative(root, file)} hung, and was ended after ${FILE_MS / 1000} s\n`);
+      process.stdout.write(`\nFAILED: ${file} hung: its process was ended after ${PROCESS_MS / 1000} s\n`);
     process.stdout.write(
       `\nNext: npm run demo (rollouts over simulated engines) · npm run test:real (real vLLM and SGLang on the CPU) · npm run bench\n` +
         `${counts.passed} passed, ${counts.failed} failed${skipped} on Node.js ${process.version}\n`,

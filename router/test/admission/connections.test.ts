@@ -1,13 +1,13 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { connect } from 'node:net';
-import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { Client, connectClient, request, send } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
 import { HELLO, startScene } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import { metric } from './metric.ts';
+import { program } from '../harness/program.ts';
 
 test('--max-connections: one more is closed as it comes; when one has gone there is room', async (t) => {
   const { client, engine, router } = await startScene(t, { maxConnections: 2 });
@@ -45,9 +45,16 @@ test('--max-connections-per-client: one more from the same address is closed as 
 
 /** The command line with at most so many open files. */
 async function startWithFiles(t: TestContext, files: number, args: readonly string[]): Promise<string> {
-  const bin = join(import.meta.dirname, '../../bin/turnout.js');
   const ports = ['--port', '0', '--prometheus-port', '0'];
-  const child = spawn('sh', ['-c', `ulimit -n ${files}; exec "$@"`, 'sh', process.execPath, bin, ...ports, ...args]);
+  const child = spawn('sh', [
+    '-c',
+    `ulimit -n ${files}; exec "$@"`,
+    'sh',
+    process.execPath,
+    program,
+    ...ports,
+    ...args,
+  ]);
   t.after(() => child.kill('SIGKILL'));
   let text = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (part: Buffer) => (text += part.toString()));

@@ -118,9 +118,8 @@ test('a refusal does not wait for the body', async (t) => {
 });
 
 test('--queue-timeout-secs: 503 queue_timeout with retry-after, and the engine never hears of it', async (t) => {
-  const { router, running, wait, engine } = await startBusyScene(t, { queueTimeoutSecs: 0.05 });
-  const client = await wait('/v1/completions');
-  const got = await client.answer();
+  const { router, running, engine } = await startBusyScene(t, { queueTimeoutSecs: 0.05 });
+  const got = await send(t, router.url, request('GET', '/v1/completions'));
   deepEqual([got.status, got.get('x-turnout-error')], [503, 'queue_timeout']);
   match(got.get('retry-after')!, /^[1-9]\d*$/);
   equal((JSON.parse(got.text) as { error: { code: string } }).error.code, 'queue_timeout');

@@ -151,7 +151,7 @@ test('who comes while others are held has its turn after them', async (t) => {
 });
 
 test('held for longer than --queue-timeout-secs: 503; a client that leaves is held no more', async (t) => {
-  const { engines, router } = await startCapScene(t, 1, { queueTimeoutSecs: 0.2 });
+  const { engines, router } = await startCapScene(t, 1, { queueTimeoutSecs: 1.5 });
   router.fleet.setCap(1);
   const running = await connectClient(t, router.url);
   running.write(HELLO);

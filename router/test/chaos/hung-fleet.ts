@@ -39,7 +39,8 @@ export const PACED: Partial<SimOptions> = {
 export const SHORT: RouterOptions = {
   disableHealthCheck: false,
   healthCheckIntervalSecs: 0.1,
-  healthCheckTimeoutSecs: 0.3,
+  // Longer than a busy machine keeps an engine's process waiting.
+  healthCheckTimeoutSecs: 1,
   hungAfterSecs: 1.5,
 };
 

@@ -92,8 +92,9 @@ test('F43 the limit holds until the last byte of an answer', async (t) => {
 });
 
 test('F44 a request that waits too long: 503, and no engine sees it later', async (t) => {
-  const { first, asked, engine, depth, enqueue, ...scene } = await full(t, { queueTimeoutSecs: 0.3 });
-  const late = await enqueue('late');
+  const { first, asked, engine, depth, ...scene } = await full(t, { queueTimeoutSecs: 0.3 });
+  const late = await connectClient(t, scene.router.url);
+  late.write(named('late'));
   const got = await late.answer();
   deepEqual([got.status, got.get('x-turnout-error')], [503, 'queue_timeout']);
   ok(Number(got.get('retry-after')) >= 1);

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { encode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
 import { type SentMessage, chatAnswer, startChatThread } from '../harness/chat-thread.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { often } from '../harness/often.ts';
 
 interface Known {
   readonly messages: readonly SentMessage[];
@@ -10,10 +11,10 @@ interface Known {
 }
 
 const SESSIONS = 2_000;
-const TURNS = 3;
+const TURNS = often(2, 3);
 const TOKENS = 2_000;
 
-test('2,000 sessions that take turns go on exactly at the default limits: 3 turns of 2,000 tokens each', async (t) => {
+test(`2,000 sessions that take turns go on exactly at the default limits: ${TURNS} turns of 2,000 tokens each`, async (t) => {
   const { open, close, turns: turnsOf, calls } = await startChatThread(t);
   const word = encode(' the')[0]!;
   const sampled = [...Array.from({ length: TOKENS - 1 }, () => word), endOfTurn];

@@ -18,6 +18,7 @@ import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
 import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
+import { often } from '../harness/often.ts';
 
 /** A history as its client knows it, and the ids that are behind it. */
 interface History {
@@ -101,10 +102,10 @@ for (const kind of ['sglang', 'vllm'] as const) {
     const scene = await startChatScene(t, { kind });
     const random = seededRandom(7);
     const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
-    for (let i = 0; i < 6; i++) {
+    for (let i = 0; i < often(4, 40); i++) {
       const session = await scene.begin();
       const histories: History[] = [];
-      for (let turn = 0; turn < 12; turn++) {
+      for (let turn = 0; turn < 8; turn++) {
         const from = random() < 0.7 ? (histories.at(-1) ?? START) : pick([START, ...histories]);
         const role = from === START || random() < 0.7 ? 'user' : 'tool';
         const more = { stream: random() < 0.5, max_tokens: 1 + Math.floor(random() * 40), temperature: 1 };
@@ -112,7 +113,7 @@ for (const kind of ['sglang', 'vllm'] as const) {
       }
       await checkSamples(scene, session, histories);
       const { records, metadata } = await scene.record(session);
-      assert.equal(records.length, 12);
+      assert.equal(records.length, 8);
       assert.deepEqual(metadata.accumulated_token_ids, histories.at(-1)!.ids);
       assert.ok(metadata.tree.turns.every(({ drift }) => drift === null));
       for (const [n, { request, response, status_code: status }] of records.entries()) {

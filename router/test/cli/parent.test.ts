@@ -2,15 +2,13 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
-import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
-
-const bin = join(import.meta.dirname, '../../bin/turnout.js');
+import { program } from '../harness/program.ts';
 
 /** A router that was given a socket to its parent. */
 function child(t: TestContext, args: readonly string[]) {
-  const run = spawn(process.execPath, [bin, ...args], {
+  const run = spawn(process.execPath, [program, ...args], {
     env: { ...process.env, TURNOUT_PARENT_FD: '3' },
     stdio: ['ignore', 'ignore', 'ignore', 'pipe'],
   });

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { startSimEngine } from '../../src/sim/engine.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnout } from './turnout.ts';
+import { program } from '../harness/program.ts';
 
-const bin = join(import.meta.dirname, '../../bin/turnout.js');
 const ESCAPE = '\x1b';
 const small = ['--sessions', '4', '--turns', '3', '--group-size', '2', '--prompt-words', '20', '--turn-words', '10'];
 /** util-linux; other systems have other flags. */
@@ -18,7 +17,7 @@ const noTerminal = spawnSync('script', ['--version']).stdout?.includes('util-lin
 
 /** Runs `turnout` with a terminal. @param redirect of the shell, such as `>file` */
 function inTerminal(t: TestContext, args: readonly string[], redirect = '') {
-  const command = [process.execPath, bin, ...args].map((word) => `'${word}'`).join(' ');
+  const command = [process.execPath, program, ...args].map((word) => `'${word}'`).join(' ');
   // `exec`: Ctrl-C reaches the shell too, and dash would answer 130 for a command that ended with 0.
   const line = `stty cols 100; exec ${command} ${redirect}`;
   const child = spawn('script', ['-qec', line, '/dev/null'], { stdio: 'pipe' });

@@ -1,10 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { PATIENCE_MS } from '../harness/within.ts';
-
-const bin = join(import.meta.dirname, '../../bin/turnout.js');
+import { program } from '../harness/program.ts';
 
 /** A `turnout` process and what it has printed. */
 export interface Turnout {
@@ -18,10 +16,9 @@ export interface Turnout {
 
 /** Runs the command line as a user would. It is ended with the test. `shell`: words before it, such as `ulimit -n 64`. */
 export function turnout(t: TestContext, args: readonly string[], env: NodeJS.ProcessEnv = {}, shell?: string): Turnout {
-  const command = [process.execPath, bin, ...args];
-  const [program = '', ...words] =
-    shell === undefined ? command : ['sh', '-c', `${shell}; exec "$@"`, 'sh', ...command];
-  const child = spawn(program, words, { env: { ...process.env, ...env } });
+  const all = [process.execPath, program, ...args];
+  const [command = '', ...words] = shell === undefined ? all : ['sh', '-c', `${shell}; exec "$@"`, 'sh', ...all];
+  const child = spawn(command, words, { env: { ...process.env, ...env } });
   let text = '';
   const waiting = new Set<() => void>();
   for (const stream of [child.stdout, child.stderr]) {

@@ -1,12 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
 import { metricOf } from '../chaos/scene.ts';
 import { until } from '../harness/within.ts';
 import type { Journal } from './journal.ts';
 import type { Tested } from './scene.ts';
-
-const bin = join(import.meta.dirname, '../../bin/turnout.js');
+import { program } from '../harness/program.ts';
 
 /** A router as its users run it, which is killed, and started again on its data folder. */
 export class KillableRouter implements Tested {
@@ -65,7 +63,15 @@ export class KillableRouter implements Tested {
   }
 
   async #start(): Promise<void> {
-    const child = spawn(process.execPath, [bin, 'serve', '--port', '0', '--prometheus-port', '0', ...this.#options]);
+    const child = spawn(process.execPath, [
+      program,
+      'serve',
+      '--port',
+      '0',
+      '--prometheus-port',
+      '0',
+      ...this.#options,
+    ]);
     this.#child = child;
     let said = '';
     const { promise, resolve, reject } = Promise.withResolvers<string>();

@@ -19,12 +19,15 @@ export async function within<T>(promise: Promise<T>, claim: string, ms: number =
   }
 }
 
-/** Waits for a state that only asking can tell. */
+/** Waits for a state that only asking can tell. A question that is a request is asked less often the longer it takes. */
 export async function until(claim: string, isSo: () => boolean | Promise<boolean>, ms = PATIENCE_MS): Promise<void> {
-  const deadline = performance.now() + ms;
-  while (!(await isSo())) {
-    if (performance.now() > deadline) throw new Error(`not within ${ms} ms: ${claim}`);
-    await delay(2);
+  const beganMs = performance.now();
+  for (;;) {
+    const said = isSo();
+    if (await said) return;
+    const waitedMs = performance.now() - beganMs;
+    if (waitedMs > ms) throw new Error(`not within ${ms} ms: ${claim}`);
+    await delay(said instanceof Promise ? Math.min(25, 2 + waitedMs / 10) : 2);
   }
 }
 

@@ -10,6 +10,7 @@ import { post, startEngines } from '../harness/fleet.ts';
 import { freePort } from '../harness/free-port.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
+import { program } from '../harness/program.ts';
 
 const ports = ['--port', '0', '--prometheus-port', '0', '--disable-health-check'];
 const listening = /listening on (http:\/\/127\.0\.0\.1:\d+)/;
@@ -134,8 +135,7 @@ test(
   { skip: !hasScript && 'needs script(1)' },
   async (t) => {
     const folder = temporaryFolder(t);
-    const bin = join(import.meta.dirname, '../../bin/turnout.js');
-    const command = [process.execPath, bin, 'serve', ...ports, '--log-dir', folder].join(' ');
+    const command = [process.execPath, program, 'serve', ...ports, '--log-dir', folder].join(' ');
     const child = spawn(script, ['-qefc', command, '/dev/null'], { stdio: ['pipe', 'pipe', 'inherit'] });
     t.after(() => child.kill('SIGTERM'));
     let text = '';
@@ -169,11 +169,10 @@ test('a full disk costs lines, which are counted, and nothing else', { skip: !ha
 
 test('an output that is full, and one that nobody reads, stop nothing', { skip: !hasFullDevice }, async (t) => {
   const [engine] = await startEngines(t, 1);
-  const bin = join(import.meta.dirname, '../../bin/turnout.js');
   for (const output of [openSync('/dev/full', 'w'), 'pipe' as const]) {
     const port = await freePort();
     const args = ['serve', ...ports, '--port', String(port), '--access-log', '--worker-urls', engine!.url];
-    const child = spawn(process.execPath, [bin, ...args], { stdio: ['ignore', output, 'inherit'] });
+    const child = spawn(process.execPath, [program, ...args], { stdio: ['ignore', output, 'inherit'] });
     const ended = once(child, 'exit');
     t.after(() => child.kill('SIGKILL'));
     child.stdout?.pause();

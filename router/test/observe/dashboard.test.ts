@@ -164,7 +164,7 @@ test('an open page does not keep the router from closing', async (t) => {
   const router = await startTestRouter(t, { workerUrls: [engine.url] });
   const reader = await follow(t, router.url);
   await reader.tick();
-  await within(router.close(2_000), 'the router closes', 4_000);
+  await within(router.close(2_000), 'the router closes');
 });
 
 test('the page may load nothing but its own files, and no page may frame it', async (t) => {

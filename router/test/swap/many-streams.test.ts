@@ -4,9 +4,10 @@ import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
 import { decode } from '../../src/sim/tokens/tokenizer.ts';
 import { untilIdle } from '../harness/router.ts';
 import { startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { often } from '../harness/often.ts';
 
-const STREAMS = 200;
-const SWAPS = 20;
+const STREAMS = often(100, 200);
+const SWAPS = often(9, 20);
 const TOKENS = 120;
 
 test(`${STREAMS} streams at a time across ${SWAPS} swaps: none fails, no token is lost or repeated`, async (t) => {

@@ -195,7 +195,10 @@ test('an error of the engine is no record, and a request that is no JSON is the 
 });
 
 test('a stream that its client leaves is on record as far as it came', async (t) => {
-  const scene = await startChatScene(t, { sim: { timeScale: 1 }, router: { plugin: ['radix-tree'] } });
+  const scene = await startChatScene(t, {
+    sim: { timeScale: 1, meanOutputTokens: 0 },
+    router: { plugin: ['radix-tree'] },
+  });
   const body = asStream(bodies['/v1/messages'].replace('"max_tokens":12', '"max_tokens":2000'));
   const response = await fetch(`${scene.router.url}/v1/messages`, { method: 'POST', body });
   const reader = response.body!.getReader();

@@ -36,7 +36,7 @@ interface Event {
   meta_info?: { output_token_logprobs: [number, number, null][]; finish_reason: unknown; completion_tokens: number };
 }
 
-test(`${trajectoryCount} trajectories: text gives back the ids that were sampled`, { timeout: 300_000 }, async (t) => {
+test(`${trajectoryCount} trajectories: text gives back the ids that were sampled`, async (t) => {
   const fleet = await MortalFleet.start(['sglang', 'sglang', 'sglang']);
   t.after(() => fleet.close());
   const tokenizerPath = temporaryFolder(t);

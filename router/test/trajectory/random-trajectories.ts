@@ -1,4 +1,5 @@
 import type { Random } from '../../src/kit/rng.ts';
+import { often } from '../harness/often.ts';
 
 /** What people, tools and models say: text that tokenizers stumble over. */
 export const snippets: readonly string[] = [
@@ -19,7 +20,7 @@ export const words = (random: Random): string =>
   Array.from({ length: 1 + Math.floor(random() * 4) }, () => pick(random, snippets)).join(random() < 0.5 ? ' ' : '');
 
 /** How many trajectories there are, and how many of them are under way at once. */
-const COUNT = Number(process.env['TURNOUT_TRAJECTORIES'] ?? 2_000);
+const COUNT = Number(process.env['TURNOUT_TRAJECTORIES'] ?? often(400, 10_000));
 const WIDE = 48;
 
 export const trajectoryCount = COUNT;

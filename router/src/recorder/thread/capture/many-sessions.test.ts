@@ -2,11 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CaptureScene, tokenizerFolder, visible } from '../../../../test/harness/capture-scene.ts';
 import { encode, endOfTurn } from '../../../sim/tokens/tokenizer.ts';
+import { often } from '../../../../test/harness/often.ts';
 
 const tokenizerPath = tokenizerFolder();
 
 const SESSIONS = 4_096;
-const TURNS = 4;
+const TURNS = often(3, 4);
 
 test(`${SESSIONS} interleaved sessions of ${TURNS} turns at default limits: no turn is encoded again`, async () => {
   const scene = await CaptureScene.start({ tokenizerPath });

@@ -1,0 +1,2 @@
+/** How often a test does something: `quick` times in `npm test`, `long` times in `npm run test:long`. */
+export const often = (quick: number, long: number): number => (process.env['TURNOUT_LONG'] === '1' ? long : quick);
