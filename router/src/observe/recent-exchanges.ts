@@ -1,5 +1,5 @@
 import type { ExchangeRow, RowListener } from './exchange-rows.ts';
-import { type RowMemory, isRowOf, readRow, writeRow } from './row-bytes.ts';
+import { type RowMemory, readBlock, rowsOfBlock, textsOfBlock, writeBlock } from './row-blocks.ts';
 
 /** The oldest rows are dropped a part at a time. */
 const PARTS = 16;
@@ -7,7 +7,7 @@ const PARTS = 16;
 const BATCH = 64;
 
 interface Part extends RowMemory {
-  /** Where each row begins. */
+  /** Where each block of rows begins. */
   readonly starts: number[];
   end: number;
 }
@@ -35,14 +35,15 @@ export class RecentExchanges implements RowListener {
 
   get size(): number {
     this.#writeNewest();
-    return this.#parts.reduce((sum, { starts }) => sum + starts.length, 0);
+    const sizeOf = (part: Part): number => part.starts.reduce((sum, start) => sum + rowsOfBlock(part, start), 0);
+    return this.#parts.reduce((sum, part) => sum + sizeOf(part), 0);
   }
 
   /** null: no row is kept. */
   get oldest(): ExchangeRow | null {
     this.#writeNewest();
     const [first] = this.#parts;
-    return first === undefined || first.starts.length === 0 ? null : rowAt(first, 0);
+    return first === undefined || first.starts.length === 0 ? null : blockAt(first, 0)[0]!;
   }
 
   take(row: ExchangeRow): void {
@@ -51,43 +52,58 @@ export class RecentExchanges implements RowListener {
   }
 
   #writeNewest(): void {
-    for (const row of this.#newest) this.#write(row);
+    if (this.#newest.length === 0) return;
+    this.#write(this.#newest);
     this.#newest = [];
   }
 
-  #write(row: ExchangeRow): void {
-    let part = this.#parts.at(-1) ?? this.#newPart();
-    let end = writeRow(row, part, part.end);
-    // A row that is larger than a part is not kept.
-    if (end - part.end > this.#partBytes) return;
-    if (end > this.#partBytes) {
-      part = this.#newPart();
-      end = writeRow(row, part, 0);
+  #write(rows: readonly ExchangeRow[]): void {
+    const part = this.#parts.at(-1) ?? this.#newPart();
+    const end = writeBlock(rows, part, part.end);
+    if (end <= this.#partBytes) {
+      part.starts.push(part.end);
+      part.end = end;
+    } else if (end - part.end <= this.#partBytes) {
+      this.#newPart();
+      this.#write(rows);
+    } else if (rows.length > 1) {
+      const half = rows.length >> 1;
+      this.#write(rows.slice(0, half));
+      this.#write(rows.slice(half));
     }
-    part.starts.push(part.end);
-    part.end = end;
+    // A row that is larger than a part is not kept.
   }
 
   /** The last ones, at most so many; oldest first. */
   last(count: number): ExchangeRow[] {
     this.#writeNewest();
-    const rows: ExchangeRow[] = [];
+    const blocks: ExchangeRow[][] = [];
+    let left = count;
     for (const part of this.#parts.toReversed()) {
-      for (let i = part.starts.length - 1; i >= 0 && rows.length < count; i--) rows.push(rowAt(part, i));
+      for (let i = part.starts.length - 1; i >= 0 && left > 0; i--) {
+        const rows = blockAt(part, i).slice(-left);
+        left -= rows.length;
+        blocks.push(rows);
+      }
     }
-    return rows.reverse();
+    return blocks.reverse().flat();
   }
 
   /** Those of a session, or with a request id; oldest first. */
   of(id: string): ExchangeRow[] {
     this.#writeNewest();
+    const isOf = (row: ExchangeRow): boolean => row.id === id || row.session === id;
     return this.#parts.flatMap((part) =>
-      part.starts.flatMap((start, i) => (isRowOf(part, start, endOf(part, i), id) ? [rowAt(part, i)] : [])),
+      part.starts.flatMap((start, i) =>
+        textsOfBlock(part, start, endOf(part, i)).includes(id) ? blockAt(part, i).filter(isOf) : [],
+      ),
     );
   }
 
   #newPart(): Part {
-    const bytes = this.#parts.length < PARTS ? Buffer.alloc(this.#partBytes) : this.#parts.shift()!.bytes;
+    // Shared memory, which V8 does not count: for other memory it collects its whole heap every few parts.
+    const bytes =
+      this.#parts.length < PARTS ? Buffer.from(new SharedArrayBuffer(this.#partBytes)) : this.#parts.shift()!.bytes;
     const part = { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, bytes.length), starts: [], end: 0 };
     this.#parts.push(part);
     return part;
@@ -95,4 +111,4 @@ export class RecentExchanges implements RowListener {
 }
 
 const endOf = ({ starts, end }: Part, index: number): number => starts[index + 1] ?? end;
-const rowAt = (part: Part, index: number): ExchangeRow => readRow(part, part.starts[index]!, endOf(part, index));
+const blockAt = (part: Part, index: number): ExchangeRow[] => readBlock(part, part.starts[index]!, endOf(part, index));
