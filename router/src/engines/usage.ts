@@ -14,6 +14,9 @@ const LF = 0x0a;
 const CR = 0x0d;
 const COLON = 0x3a;
 const SPACE = 0x20;
+/** The last letters of the names. */
+const E = 0x65;
+const S = 0x73;
 
 /** Counts are searched in this many bytes at the end of a read. */
 const TAIL_BYTES = 4_096;
@@ -91,7 +94,7 @@ function usageNear(bytes: Buffer, from: number, end: number): Usage | null {
   let cachedTokens = -1;
   let outputTokens = -1;
   for (let i = end - 1; i > from; i--) {
-    if (bytes[i] !== QUOTE) continue;
+    if (bytes[i] !== QUOTE || (bytes[i - 1] !== S && bytes[i - 1] !== E)) continue;
     let first = i - 1;
     while (first > from && bytes[first] !== QUOTE) first--;
     if (outputTokens < 0 && isOneOf(OUTPUT, bytes, first, i)) outputTokens = countAfter(bytes, i);

@@ -285,9 +285,11 @@ export class Attempt implements UpstreamUser, Source {
   }
 
   #complete(surplus: number): void {
-    this.x.lastByteMs = performance.now();
+    // The only read of a response has its first and its last byte.
+    const { x } = this;
+    x.lastByteMs = x.answerReads === 1 ? x.firstTokenMs : performance.now();
     const connection = this.#connection;
-    const isReusable = this.#isRequestSent && surplus === 0 && !this.#head!.isLast && connection.isUsable;
+    const isReusable = this.#isRequestSent && surplus === 0 && !this.#head!.isLast;
     this.#leave();
     if (isReusable) this.worker.pool.release(connection, this.#context.clock.nowMs);
     else connection.destroy();
