@@ -9,11 +9,12 @@ import { installPeers } from './peers.ts';
 import { renderReport, type RowResult } from './report.ts';
 import { rows, type Contender, type Row, type SystemName } from './rows.ts';
 import { RADIX_ROW, measureRadix } from './radix-tree/measure.ts';
+import { SATURATION_ROW, measureSaturation } from './saturation/measure.ts';
 import { STREAMS_ROW, measureStreams } from './streams.ts';
 import { findSystem, type Found } from './systems.ts';
 
 const usage = `npm run bench -- [options]
-  --only ROW,ROW     ${[...rows.map((row) => row.name), STREAMS_ROW, RADIX_ROW].join(', ')}
+  --only ROW,ROW     ${[...rows.map((row) => row.name), STREAMS_ROW, SATURATION_ROW, RADIX_ROW].join(', ')}
   --peers A,B        which peers to measure beside turnout (default: all that are installed; "none" for none)
   --runs N           interleaved runs (5)
   --seconds S        length of one measurement (3)
@@ -41,7 +42,7 @@ const { values } = parseArgs({
 });
 
 /** Rows that are measured differently. */
-const special = new Set([STREAMS_ROW, RADIX_ROW]);
+const special = new Set([STREAMS_ROW, SATURATION_ROW, RADIX_ROW]);
 const isChosen = (name: string): boolean => values.only?.split(',').includes(name) ?? true;
 
 /** Takes about as long as the other rows. */
@@ -111,6 +112,9 @@ async function main(): Promise<void> {
   mkdirSync(streamsFolder);
   const isWanted = (system: SystemName): boolean => system === 'turnout' || (wanted?.includes(system) ?? true);
   const streams = isChosen(STREAMS_ROW) ? await measureStreams({ isWanted, find, folder: streamsFolder, say }) : [];
+  const saturation = isChosen(SATURATION_ROW)
+    ? await measureSaturation({ isWanted, find, runs, seconds, folder: join(folder, SATURATION_ROW), say })
+    : [];
   const radix = isChosen(RADIX_ROW)
     ? await measureRadix({ requests: RADIX_REQUESTS, rounds: runs, folder: join(folder, RADIX_ROW), say })
     : null;
@@ -122,7 +126,7 @@ async function main(): Promise<void> {
     values.before === undefined &&
     runs >= 5;
   const file = values.out ?? (isWhole ? join(import.meta.dirname, 'report.md') : undefined);
-  const report = renderReport(results, { streams, radix }, { runs, seconds });
+  const report = renderReport(results, { streams, saturation, radix }, { runs, seconds });
   if (file === undefined) process.stdout.write(report);
   else writeFileSync(file, report);
   if (file !== undefined) say(`written: ${file}`);

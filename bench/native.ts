@@ -37,14 +37,16 @@ export interface Mock {
   readonly url: string;
 }
 
-/** `engine`: the digit in its responses that identifies it. */
+/** `engine`: the digit in its responses that identifies it. `wrapper`: words before its command. */
 export async function startMock(
   mode: Row['mockMode'],
   engine: number,
   logFile: string,
   options: readonly string[] = [],
+  wrapper: readonly string[] = [],
 ): Promise<Mock> {
-  const child = startChild([join(binaries, 'mock'), '--mode', mode, '--engine', String(engine), ...options], logFile);
+  const command = [...wrapper, join(binaries, 'mock'), '--mode', mode, '--engine', String(engine), ...options];
+  const child = startChild(command, logFile);
   for (let waited = 0; waited < 2000; waited += 20) {
     const port = readFileSync(logFile, 'utf8').trim();
     if (/^\d+$/.test(port)) return { child, url: `http://127.0.0.1:${port}` };
@@ -63,6 +65,9 @@ export interface LoadResult {
   readonly p99Ms: number;
   readonly chunks: number;
   readonly cpuUs: number;
+  /** How late the events of paced streams came. */
+  readonly ageP50Ms: number;
+  readonly ageP99Ms: number;
   /** Responses from each engine. */
   readonly engines: readonly number[];
   /** Responses from another engine than the session's response before. */
@@ -82,13 +87,19 @@ function firstId({ sessions, turns }: LoadShape): number | undefined {
   return Math.ceil((loads++ * idsPerLoad) / wave) * wave;
 }
 
-export async function runLoad(port: number, shape: LoadShape, limit: LoadLimit): Promise<LoadResult> {
+export async function runLoad(
+  port: number,
+  shape: LoadShape,
+  limit: LoadLimit,
+  wrapper: readonly string[] = [],
+): Promise<LoadResult> {
   const options: Record<string, string | number | undefined> = {
     port,
     connections: shape.connections,
     'body-bytes': shape.bodyBytes,
     events: shape.events,
     'event-bytes': shape.eventBytes,
+    'skip-ms': shape.skipMs,
     'answer-mib': shape.answerMib,
     path: shape.path,
     sessions: shape.sessions,
@@ -101,7 +112,8 @@ export async function runLoad(port: number, shape: LoadShape, limit: LoadLimit):
   const args = Object.entries(options).flatMap(([name, value]) =>
     value === undefined ? [] : [`--${name}`, String(value)],
   );
-  const ended = promisify(execFile)(join(binaries, 'load'), args, { timeout: loadTimeoutMs, killSignal: 'SIGKILL' });
+  const [file, ...words] = [...wrapper, join(binaries, 'load'), ...args];
+  const ended = promisify(execFile)(file!, words, { timeout: loadTimeoutMs, killSignal: 'SIGKILL' });
   endsWithUs(ended.child);
   // Both its exit code and its output report errors.
   const { stdout } = await ended.catch((error: { stdout?: string }) => {

@@ -11,6 +11,8 @@ import {
   radixTarget,
 } from './radix-tree/measure.ts';
 import { rows, type Row, type Target } from './rows.ts';
+import type { SaturationResult } from './saturation/measure.ts';
+import { saturationSection, saturationTargetLines } from './saturation/render.ts';
 import { STREAMS_ROW, streamTargets, type StreamsResult } from './streams.ts';
 
 export interface RowResult {
@@ -21,6 +23,7 @@ export interface RowResult {
 /** Rows that are measured differently. */
 export interface SpecialRows {
   readonly streams: readonly StreamsResult[];
+  readonly saturation: readonly SaturationResult[];
   /** null: not measured. */
   readonly radix: RadixResult | null;
 }
@@ -169,7 +172,7 @@ beside that of a Node process that does nothing.`,
   ];
 }
 
-function versions(results: readonly RowResult[], streams: readonly StreamsResult[]): string {
+function versions(results: readonly RowResult[], streams: readonly Pick<StreamsResult, 'label' | 'version'>[]): string {
   const seen = new Map<string, string>();
   for (const { label, version } of streams) seen.set(label, version ?? 'not installed');
   for (const { contenders } of results) {
@@ -251,21 +254,27 @@ function radixSection(radix: RadixResult | null): string[] {
 
 export function renderReport(
   results: readonly RowResult[],
-  { streams, radix }: SpecialRows,
+  { streams, saturation, radix }: SpecialRows,
   settings: Settings,
 ): string {
   const targets = results.flatMap((result) => result.row.targets.map((target) => targetLine(result, target)));
   return [
     '# Benchmark',
     `${new Date().toISOString().slice(0, 10)} · ${machine()}`,
-    `Versions: ${versions(results, streams)}.`,
+    `Versions: ${versions(results, [...streams, ...saturation])}.`,
     '## Targets',
     table(
       ['work', 'subject', 'target', 'measured', 'met?'],
-      [...targets, ...streamTargetLines(streams), ...radixTargetLines(radix)],
+      [
+        ...targets,
+        ...streamTargetLines(streams),
+        ...saturationTargetLines(saturation, median),
+        ...radixTargetLines(radix),
+      ],
     ),
     ...results.map(section),
     ...streamsSection(streams),
+    ...saturationSection(saturation, table, median),
     ...radixSection(radix),
     method(settings),
   ].join('\n\n');

@@ -7,6 +7,8 @@ export interface LoadShape {
   readonly events?: number;
   /** Size of an event, if not the mock's usual 220 bytes. */
   readonly eventBytes?: number;
+  /** The lateness of events in this time is not counted. */
+  readonly skipMs?: number;
   /** Size of the JSON response, if not the mock's usual 2 KB. */
   readonly answerMib?: number;
   /** By default /v1/completions; with `/chat/` in it, bodies have messages. */

@@ -17,6 +17,9 @@
 #define ANSWER_KEY_LEN 21 // `0000000123-0000002000`; `-1` follows
 #define DONE_EVENT "data: [DONE]\n\n"
 #define DONE_LEN (sizeof DONE_EVENT - 1)
+#define STAMP_LEN 10 // digits of an event's `created`, which says when it was sent
+#define STAMP_FIRST 1000000000ull
+#define STAMP_PERIOD 8000000000ull // µs until a stamp returns: two hours
 
 static char pattern[PATTERN_PERIOD + PATTERN_WINDOW];
 
@@ -69,6 +72,7 @@ struct shape {
   char prefix[256];
   size_t prefix_len;
   size_t key_at;
+  size_t stamp_at; // 0: it has no `created`
   const char *suffix;
   size_t suffix_len;
   size_t size;
@@ -80,6 +84,7 @@ static inline void shape_init(struct shape *s, const char *open, const char *obj
   s->prefix_len = (size_t)snprintf(s->prefix, sizeof s->prefix,
       "%s{\"id\":\"cmpl-0000000000-0000000000-0\",\"object\":\"%s\",\"created\":1700000000,\"model\":\"mock\","
       "\"choices\":[{\"index\":0,%s", open, object, text);
+  s->stamp_at = (size_t)(strstr(s->prefix, "1700000000") - s->prefix);
   s->suffix = suffix;
   s->suffix_len = strlen(suffix);
   size_t least = s->prefix_len + s->suffix_len + 1;
@@ -111,12 +116,22 @@ static inline void shape_key(struct shape *s, uint64_t id, uint64_t prompt_bytes
   s->prefix[shape_engine_at(s)] = engine;
 }
 
+// The time of now as a stamp: ten digits, of which the first is no zero.
+static inline uint64_t stamp_of(uint64_t us) {
+  return STAMP_FIRST + us % STAMP_PERIOD;
+}
+
+static inline uint64_t stamp_age(uint64_t stamp, uint64_t us) {
+  return (stamp_of(us) + STAMP_PERIOD - stamp) % STAMP_PERIOD;
+}
+
 static struct shape answer_text, answer_chat, answer_event;
 
 // An event without what engines say of model and choice, for streams of events smaller than those.
 static inline void event_init_small(size_t size) {
   struct shape *s = &answer_event;
   s->prefix_len = (size_t)snprintf(s->prefix, sizeof s->prefix, "data: {\"id\":\"cmpl-0000000000-0000000000-0\",\"text\":\"");
+  s->stamp_at = 0;
   s->suffix = "\"}\n\n";
   s->suffix_len = strlen(s->suffix);
   size_t least = s->prefix_len + s->suffix_len + 1;

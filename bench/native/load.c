@@ -1,8 +1,10 @@
 // The load generator: a closed loop over keep-alive connections that checks every byte of every answer. Linux only.
 //   load --port P [--connections C] [--seconds S] [--requests N] [--body-bytes B] [--path /v1/completions]
-//        [--answer-bytes N | --answer-mib N | --events N --event-bytes N] [--first-id N]
+//        [--answer-bytes N | --answer-mib N | --events N --event-bytes N] [--first-id N] [--skip-ms N]
 //        [--sessions N [--turns T] [--header "x-session-id: s%d"] [--last-turn-header "x-end: 1"]]
-// With --events the request asks for a stream of so many events. A path with /chat/ in it gets messages, one with /generate a text, others a prompt.
+// With --events the request asks for a stream of so many events. The ages of stamped events (`created`) are percentiles in the result,
+// but for those of the first --skip-ms.
+// A path with /chat/ in it gets messages, one with /generate a text, others a prompt.
 //
 // --sessions: requests come from so many sessions in turn; %d is the session's number. With --turns each of them ends after
 // so many requests and another one takes its place. The prompt of a turn then begins with that of the turn before it: bodies
@@ -40,6 +42,7 @@ struct conn {
   char engine; // that answers
   uint64_t got; // bytes of the answer that were as they should be
   int is_wrong;
+  uint64_t stamp; // as far as it was read
 };
 
 static struct sockaddr_in target = {.sin_family = AF_INET};
@@ -59,6 +62,10 @@ static uint64_t started, done, errors, reconnects, reads, bytes_in;
 static char first_error[200];
 static uint32_t *latencies_us;
 static size_t latency_count, latency_cap;
+enum { AGE_US = 10, AGES = 1 << 18 };
+static uint32_t ages[AGES]; // of events when they came, in steps of 10 µs
+static uint64_t age_count, count_from_us, skip_ms;
+static int is_stamped;
 static char shared[READ_MAX];
 
 static uint64_t now_us(void) {
@@ -210,14 +217,40 @@ static const char *expected(struct conn *c, size_t *avail) {
   return shape_at(s, text_at, c->got - text_at, avail);
 }
 
+// The digits of a stamp, which can't be foreseen. @returns how many of the bytes are such
+static size_t read_stamp(struct conn *c, const char *bytes, size_t n) {
+  if (!events || !is_stamped || c->got >= (uint64_t)events * answer_event.size) return 0;
+  size_t at = c->got % answer_event.size, end = answer_event.stamp_at + STAMP_LEN;
+  if (at < answer_event.stamp_at || at >= end) return 0;
+  if (n > end - at) n = end - at;
+  if (at == answer_event.stamp_at) c->stamp = 0;
+  for (size_t i = 0; i < n; i++) c->stamp = c->stamp * 10 + (uint64_t)(bytes[i] - '0');
+  if (at + n == end && now_us() >= count_from_us) {
+    uint64_t age = stamp_age(c->stamp, now_us()) / AGE_US;
+    ages[age < AGES ? age : AGES - 1]++;
+    age_count++;
+  }
+  return n;
+}
+
 static void on_body(void *arg, const char *bytes, size_t n) {
   struct conn *c = arg;
   size_t engine_at = shape_engine_at(answer);
   if (engine_at >= c->got && engine_at - c->got < n) c->engine = bytes[engine_at - c->got];
   shape_key(answer, c->id, c->prompt_bytes, c->engine);
   while (n && !c->is_wrong) {
-    size_t avail;
+    size_t avail, taken = read_stamp(c, bytes, n);
+    if (taken) {
+      bytes += taken;
+      n -= taken;
+      c->got += taken;
+      continue;
+    }
     const char *want = expected(c, &avail);
+    if (is_stamped && c->got % answer_event.size < answer_event.stamp_at) {
+      size_t left = answer_event.stamp_at - c->got % answer_event.size;
+      if (avail > left) avail = left;
+    }
     size_t piece = n < avail ? n : avail;
     if (!piece || memcmp(want, bytes, piece)) {
       c->is_wrong = 1;
@@ -328,16 +361,25 @@ static double percentile_ms(double share) {
   return latency_count ? latencies_us[(size_t)(share * (double)(latency_count - 1))] / 1000.0 : 0;
 }
 
+static double age_ms(double share) {
+  uint64_t seen = 0, wanted = (uint64_t)(share * (double)age_count);
+  for (size_t i = 0; i < AGES; i++)
+    if ((seen += ages[i]) > wanted) return (double)(i * AGE_US) / 1000;
+  return 0;
+}
+
 static void report(uint64_t begin_us, uint64_t end_us) {
   struct rusage u;
   getrusage(RUSAGE_SELF, &u);
   double cpu_us = (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
   qsort(latencies_us, latency_count, sizeof *latencies_us, by_value);
   printf("{\"requests\":%llu,\"errors\":%llu,\"firstError\":\"%s\",\"reconnects\":%llu,\"seconds\":%.4f,\"p50Ms\":%.3f,"
-         "\"p99Ms\":%.3f,\"chunks\":%llu,\"reads\":%llu,\"bytes\":%llu,\"strays\":%llu,\"cpuUs\":%.0f,\"engines\":[",
+         "\"p99Ms\":%.3f,\"chunks\":%llu,\"reads\":%llu,\"bytes\":%llu,\"strays\":%llu,\"cpuUs\":%.0f,\"ageP50Ms\":%.2f,"
+         "\"ageP99Ms\":%.2f,\"ages\":%llu,\"engines\":[",
       (unsigned long long)done, (unsigned long long)errors, first_error, (unsigned long long)reconnects,
       (double)(end_us - begin_us) / 1e6, percentile_ms(0.5), percentile_ms(0.99), (unsigned long long)(done * events),
-      (unsigned long long)reads, (unsigned long long)bytes_in, (unsigned long long)strays, cpu_us);
+      (unsigned long long)reads, (unsigned long long)bytes_in, (unsigned long long)strays, cpu_us,
+      age_ms(0.5), age_ms(0.99), (unsigned long long)age_count);
   for (int i = 0; i < ENGINES; i++) printf("%s%llu", i ? "," : "", (unsigned long long)engines[i]);
   printf("]}\n");
 }
@@ -357,6 +399,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "--answer-mib")) answer_bytes = (size_t)(answer_mib = (uint32_t)atoi(value)) << 20;
     else if (!strcmp(name, "--events")) events = (uint32_t)atoi(value);
     else if (!strcmp(name, "--event-bytes")) event_bytes = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--skip-ms")) skip_ms = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--first-id")) first_id = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--sessions")) sessions = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--turns")) turns = strtoull(value, NULL, 10);
@@ -373,6 +416,7 @@ int main(int argc, char **argv) {
   content_init(answer_bytes, event_bytes);
   int is_chat = strstr(path, "/chat/") != NULL;
   prompt_field = is_chat ? "\"messages\":[{\"role\":\"user\",\"content\":" : strstr(path, "/generate") ? "\"text\":" : "\"prompt\":";
+  is_stamped = events && answer_event.stamp_at;
   answer = events ? &answer_event : is_chat ? &answer_chat : &answer_text;
   answer_bytes_wanted = events ? events * answer_event.size + DONE_LEN : answer->size;
   tail_len = (size_t)snprintf(tail, sizeof tail, "\"%s,\"max_tokens\":460%s}", is_chat ? "}]" : "", events ? ",\"stream\":true" : "");
@@ -381,6 +425,7 @@ int main(int argc, char **argv) {
   conns = calloc((size_t)connections, sizeof *conns);
   if (!conns) die("calloc");
   uint64_t begin = now_us(), end = begin;
+  count_from_us = begin + skip_ms * 1000;
   if (seconds > 0) stop_us = begin + (uint64_t)(seconds * 1e6);
   for (int i = 0; i < connections; i++) conn_init(&conns[i]);
   for (int i = 0; i < MAX_CONNECTING; i++) open_next();

@@ -1,9 +1,10 @@
 // A mock inference engine: answers at once, or paced, with as little CPU as can be, so that what a benchmark measures is
 // the router in front of it. Linux only (epoll). One mode per process, since routers drop unknown headers and fields.
 //   mock --port P --mode json|sse|paced [--answer-bytes N] [--event-bytes N] [--interval-ms N] [--engine C]
-//        [--token-bytes N]
+//        [--token-bytes N] [--tick-ms N]
 // json: one answer of N bytes, or of as many MiB as the prompt says. sse: all events at once, each its own HTTP chunk.
-// paced: one event per interval. What the prompt says is its `n` (content.h): the number of events, or of MiB.
+// paced: one event per interval, with the time when it was sent (`created`); the engine looks at every tick which are due: with a tick
+// as long as the interval it sends them all at once. What the prompt says is its `n` (content.h): the number of events, or of MiB.
 // --engine is the character by which answers name their engine; --token-bytes says how many bytes of a prompt make one id of
 // the answer to vLLM's render call. The port is printed on stdout; 0 picks a free one.
 #define _GNU_SOURCE
@@ -21,7 +22,7 @@
 #include <unistd.h>
 
 enum mode { MODE_JSON, MODE_SSE, MODE_PACED };
-enum { LEAD_MAX = 2048, READ_MAX = 256 * 1024, IOV_MAX_USED = 64, TICK_MS = 10 };
+enum { LEAD_MAX = 2048, READ_MAX = 256 * 1024, IOV_MAX_USED = 64 };
 
 struct conn {
   int fd;
@@ -44,7 +45,7 @@ struct conn {
 };
 
 static enum mode mode = MODE_JSON;
-static uint64_t interval_ms = 10, answer_bytes;
+static uint64_t interval_ms = 10, tick_ms = 10, answer_bytes;
 static size_t token_bytes = 4;
 static char engine = '0';
 static int poller;
@@ -58,6 +59,12 @@ static uint64_t now_ms(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static uint64_t now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
 }
 
 static void die(const char *what) {
@@ -142,6 +149,8 @@ static void pend_event(struct conn *c) {
   size_t left = answer_event.size, off = 0;
   pend(c, event_frame, event_frame_len);
   shape_key(&answer_event, c->id, c->prompt_bytes, engine);
+  if (mode == MODE_PACED && answer_event.stamp_at)
+    put_digits(answer_event.prefix + answer_event.stamp_at, STAMP_LEN, stamp_of(now_us()));
   while (off < left) {
     size_t avail;
     const char *p = shape_at(&answer_event, (uint64_t)c->events_sent * left, off, &avail);
@@ -328,6 +337,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "--answer-bytes")) json_bytes = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--event-bytes")) event_bytes = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--interval-ms")) interval_ms = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--tick-ms")) tick_ms = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--engine")) engine = *value;
     else if (!strcmp(name, "--token-bytes")) token_bytes = strtoull(value, NULL, 10);
     else return fprintf(stderr, "mock: unknown option %s\n", name), 2;
@@ -366,7 +376,7 @@ int main(int argc, char **argv) {
     uint64_t now = now_ms();
     if (paced_count && now >= next_sweep) {
       sweep(now);
-      next_sweep = now - now % TICK_MS + TICK_MS;
+      next_sweep = now - now % tick_ms + tick_ms;
     }
   }
 }
