@@ -107,7 +107,7 @@ export function renderOverview(all: readonly CellResult[]): string {
 
 ${tableOf(results, policies, columns)}
 
-A stream has a fixed number of slots: when a session ends, another begins at once. It runs for 1,800 s (stream-4x: 3,600), and
+Means over the seeds. A stream has a fixed number of slots: when a session ends, another begins at once. It runs for 1,800 s (stream-4x: 3,600), and
 is measured after a third of that. Session times are those of sessions that ended; the oldest open session counts at the end too.
 Staleness: versions of weights between a session's first and last token, new ones every 120 s.
 

@@ -95,7 +95,8 @@ virtual clock: the machine has no part in it. ${Object.keys(shipped).join(', ')}
 policy itself: after an earlier batch (a stream has none), in a first batch, without signals of sessions' ends, and without letting
 sessions wait. The others are peers' policies, modelled from their documentation and sources; thunder_agent with its defaults, with
 its option for decay, and as its documentation describes it. How far running routers and engines agree with the simulation:
-[bench/rollout/report.md](../rollout/report.md). To repeat: \`npm run bench:policies\`.`;
+[bench/rollout/report.md](../rollout/report.md). To repeat:
+\`npm run bench:policies -- --jobs 2\`.`;
 }
 
 function write(path: string, results: readonly CellResult[]): void {
