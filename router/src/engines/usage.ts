@@ -32,6 +32,17 @@ const CACHED = named('cached_tokens', 'cache_read_input_tokens');
 /** The object that has them in OpenAI's APIs. */
 const USAGE = named('usage');
 
+interface Name {
+  readonly name: Buffer;
+  readonly kind: readonly Buffer[];
+}
+
+const NOT_ONE: readonly Name[] = [];
+const byLength: Name[][] = [];
+for (const kind of [OUTPUT, PROMPT, CACHED, USAGE]) {
+  for (const name of kind) (byLength[name.length] ??= []).push({ name, kind });
+}
+
 /**
  * Finds the token counts in one read of a response: `usage` of OpenAI's APIs, `meta_info` of SGLang's. A response with
  * several results (a JSON array) is not searched.
@@ -97,10 +108,11 @@ function usageNear(bytes: Buffer, from: number, end: number): Usage | null {
     if (bytes[i] !== QUOTE || (bytes[i - 1] !== S && bytes[i - 1] !== E)) continue;
     let first = i - 1;
     while (first > from && bytes[first] !== QUOTE) first--;
-    if (outputTokens < 0 && isOneOf(OUTPUT, bytes, first, i)) outputTokens = countAfter(bytes, i);
-    else if (promptTokens < 0 && isOneOf(PROMPT, bytes, first, i)) promptTokens = countAfter(bytes, i);
-    else if (cachedTokens < 0 && isOneOf(CACHED, bytes, first, i)) cachedTokens = countAfter(bytes, i);
-    else if (outputTokens >= 0 && isOneOf(USAGE, bytes, first, i)) break;
+    const kind = kindOf(bytes, first, i);
+    if (kind === OUTPUT && outputTokens < 0) outputTokens = countAfter(bytes, i);
+    else if (kind === PROMPT && promptTokens < 0) promptTokens = countAfter(bytes, i);
+    else if (kind === CACHED && cachedTokens < 0) cachedTokens = countAfter(bytes, i);
+    else if (kind === USAGE && outputTokens >= 0) break;
     // Of a name that is not known, the quote at its beginning may be the end of another one.
     else continue;
     i = first;
@@ -108,15 +120,14 @@ function usageNear(bytes: Buffer, from: number, end: number): Usage | null {
   return outputTokens < 0 ? null : { promptTokens, cachedTokens, outputTokens };
 }
 
-/** Whether `bytes[first, last]` is one of the names, with its quotes. */
-function isOneOf(names: readonly Buffer[], bytes: Buffer, first: number, last: number): boolean {
-  for (const name of names) {
-    if (name.length !== last - first + 1) continue;
+/** The names of which `bytes[first, last]`, with its quotes, is one; null: it is another text. */
+function kindOf(bytes: Buffer, first: number, last: number): readonly Buffer[] | null {
+  for (const { name, kind } of byLength[last - first + 1] ?? NOT_ONE) {
     let i = 1;
     while (i < name.length && bytes[first + i] === name[i]) i++;
-    if (i === name.length && bytes[first] === QUOTE) return true;
+    if (i === name.length && bytes[first] === QUOTE) return kind;
   }
-  return false;
+  return null;
 }
 
 /** The index of the last `name` in `bytes[from, end)`, or -1. */
