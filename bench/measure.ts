@@ -117,9 +117,14 @@ async function measure(stage: Stage, entry: Entry): Promise<Sample> {
   };
 }
 
+function workerUrls(mocks: readonly Mock[], { workers }: Contender): string[] {
+  if (workers === undefined) return mocks.map(({ url }) => url);
+  return Array.from({ length: workers }, (_, i) => `${mocks[i % mocks.length]!.url}/worker-${i}`);
+}
+
 async function open(stage: Stage, contender: Contender, found: Found, folder: string): Promise<Entry> {
   mkdirSync(folder, { recursive: true });
-  const urls = stage.mocks.map((mock) => mock.url);
+  const urls = workerUrls(stage.mocks, contender);
   const running = await startSystem(found, contender, urls, loadFor(stage.row, stage.seconds), folder);
   for (const path of contender.reads ?? []) await readOn(`http://127.0.0.1:${running.port}${path}`);
   return { contender, version: found.version, samples: [], running, pids: [], idleBytes: 0 };

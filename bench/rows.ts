@@ -34,6 +34,8 @@ export interface Contender {
   readonly label: string;
   readonly system: SystemName;
   readonly args: readonly string[];
+  /** Workers that the mock engines are: each has a path of its own at one of them. By default one for each engine. */
+  readonly workers?: number;
   /** Streams of the router that are open while it is measured, and read as fast as they come. */
   readonly reads?: readonly string[];
 }
@@ -89,6 +91,15 @@ const cacheAware: readonly Contender[] = [
   policy('sglang-router', 'sglang-router', 'cache_aware'),
   blind,
 ];
+
+/** The same policy in a small and in a large fleet. */
+const fleets = ['rollout', 'cache_aware', 'consistent_hash'].flatMap((name) =>
+  [4, 400].map((workers) => ({ ...policy(`turnout, ${name}, ${workers} workers`, 'turnout', name), workers })),
+);
+
+function flat(name: string): Target {
+  return { subject: `turnout, ${name}, 400 workers`, peer: `turnout, ${name}, 4 workers`, atMost: 2 };
+}
 
 // Conversations, as in multi-turn rollouts: matching and growing the index in their usual proportion.
 const conversations = { connections: 32, sessions: 64, turns: 8 };
@@ -259,6 +270,24 @@ this: it balances in turn.`,
     },
     contenders: [policy('turnout', 'turnout', 'rollout'), policy('vllm-router', 'vllm-router', 'round_robin'), blind],
     targets: [{ subject: 'turnout', peer: 'vllm-router', atMost: 0.45 }],
+  },
+  {
+    name: 'workers-400',
+    title: '2 KB chat by session, 400 workers',
+    description: `The same conversations at 4 and at 400 workers: what a decision costs in a large fleet. The workers are paths of two mock
+engines, so the connections to 400 workers are a part of the figure, and so are their health checks.`,
+    figure: 'cpu',
+    unit: 'request',
+    mockMode: 'json',
+    load: {
+      ...conversations,
+      bodyBytes: 2048,
+      path: '/v1/chat/completions',
+      header: 'x-session-id: session-%d',
+      lastTurnHeader: 'x-turnout-session-end: 1',
+    },
+    contenders: fleets,
+    targets: [flat('rollout'), flat('cache_aware')],
   },
   withoutKey('default-2k', '2 KB', 2048),
   withoutKey('default-200k', '200 KB', 204_800),
