@@ -4,7 +4,7 @@ import type { Hold, Policy, PolicyContext } from '../policy.ts';
 import { Cheapest } from '../rollout/cheapest.ts';
 import { RolloutTracker } from '../rollout/tracker.ts';
 import type { WorkerState } from '../rollout/worker-state.ts';
-import { type Waiting, fits, goesBefore, mustPause, waitingOf } from '../rollout/residency.ts';
+import { type Waiting, goesBefore, mustPause, roomTokens, waitingOf } from '../rollout/residency.ts';
 import { type RolloutRequest, costAt, noCost } from '../rollout/request.ts';
 
 const isAny = (): boolean => true;
@@ -18,7 +18,7 @@ const LEAST_TOKENS = 1_000;
  * It knows only what passes the router: prompts, lengths and times of responses, ends of sessions.
  */
 export function rollout(context: PolicyContext): Policy {
-  const { fleet, options, nowMs } = context;
+  const { options, nowMs } = context;
   const tracker = new RolloutTracker(context);
   const { workload } = tracker;
   const maxWaitMs = options.residencyMaxWaitSecs * 1000;
@@ -46,9 +46,16 @@ export function rollout(context: PolicyContext): Policy {
     const isOpen = (state: WorkerState): boolean => {
       if (state === session.home) return true;
       const shared = Math.min(session.first.tokens, tracker.cachedTokens(request, state));
-      return fits(state, request.promptTokens - shared, workload.turnTokens);
+      return request.promptTokens - shared <= roomTokens(state, workload.turnTokens);
     };
     return cheapest.find(request, workers, isOpen, nowMs());
+  }
+
+  /** Some worker has room for a little context. */
+  function hasRoom(): boolean {
+    let has = false;
+    tracker.visitRoomy(LEAST_TOKENS, () => !(has = true));
+    return has;
   }
 
   return {
@@ -76,8 +83,8 @@ export function rollout(context: PolicyContext): Policy {
     homeOf: (id) => tracker.homeOf(id),
     flushed: (worker) => tracker.flush(worker),
     nextHeld(held) {
-      const { turnTokens, turns } = workload;
-      if (!fleet.eligible.some((worker) => fits(tracker.workerState(worker), LEAST_TOKENS, turnTokens))) return null;
+      const { turns } = workload;
+      if (!hasRoom()) return null;
       let next: Exchange | null = null;
       let first: Waiting | null = null;
       for (const x of held) {

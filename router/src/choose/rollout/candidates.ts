@@ -9,8 +9,8 @@ import type { WorkerState } from './worker-state.ts';
 /** Workers that have a part of the prompt, and others of least load, that are compared. */
 export const HOLDERS = 8;
 export const LEAST_LOADED = 8;
-/** Workers that are looked at to find those of least load. */
-const MAX_LOOKED_AT = 64;
+/** Workers that are looked at to find those of least load, or with most room. */
+export const MAX_LOOKED_AT = 64;
 
 /**
  * The workers that a request is compared at: the home of its session, those that have most of its prompt, and those with the least load.
@@ -58,6 +58,11 @@ export class Candidates {
     // Where the least loaded workers can't win, those with more load can't either.
     if (isContested) this.#addHolders(prompt.blocks, nowMs, found);
     return found;
+  }
+
+  /** Whether the worker was on the last list. */
+  lists(worker: Worker): boolean {
+    return this.#listed.at(worker.slot) === worker;
   }
 
   /** Those with the longest part of the prompt; of those with the same part, those of least load. */

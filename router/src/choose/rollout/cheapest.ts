@@ -1,5 +1,6 @@
 import type { Worker } from '../../fleet/worker.ts';
 import { type RolloutRequest, costAt, noCost } from './request.ts';
+import { MAX_LOOKED_AT } from './candidates.ts';
 import type { RolloutTracker } from './tracker.ts';
 import type { WorkerState } from './worker-state.ts';
 
@@ -37,7 +38,18 @@ export class Cheapest {
     const mayMoveTo = (state: WorkerState): boolean => this.#leastCost(request, state, nowMs) <= stay + SAME_SECS;
     const few = this.#tracker.candidates.of(request, workers, nowMs, mayMoveTo);
     const found = this.#findIn(request, few, isOpen, nowMs);
-    return found === null && few !== workers ? this.#findIn(request, workers, isOpen, nowMs) : found;
+    return found === null && few !== workers ? this.#findIn(request, this.#roomy(request), isOpen, nowMs) : found;
+  }
+
+  /** Workers with room for the request, if they have its first prompt in their caches: those with most room. */
+  #roomy({ prompt, promptTokens }: RolloutRequest): Worker[] {
+    const found: Worker[] = [];
+    let looked = 0;
+    this.#tracker.visitRoomy(promptTokens - prompt.tokens, ({ worker }) => {
+      if (this.#tracker.candidates.lists(worker)) found.push(worker);
+      return found.length < FEW && ++looked < MAX_LOOKED_AT;
+    });
+    return found;
   }
 
   #findIn(
@@ -53,8 +65,10 @@ export class Cheapest {
     for (let i = 0; i < workers.length; i++) {
       const state = this.#tracker.workerState(workers[i]!);
       costs[i] = this.#leastCost(request, state, nowMs);
+      if (costs[i]! > least + SAME_SECS) continue;
       // What is cached is looked up only where the cost may be the least.
-      if (costs[i]! <= least + SAME_SECS) costs[i] = isOpen(state) ? this.#cost(request, state, nowMs) : Infinity;
+      if (!isOpen(state)) costs[i] = Infinity;
+      else if (state !== request.session?.home) costs[i] = this.#cost(request, state, nowMs);
       if (costs[i]! < least) least = costs[i]!;
     }
     if (least === Infinity) return null;

@@ -105,6 +105,7 @@ export class OpenSession implements IndexedSetMember {
     if (home === this.home) return;
     if (this.home?.residents.delete(this) === true) {
       this.home.residentTokens -= this.contextTokens - this.sharedTokens;
+      this.home.onResidents?.(this.home);
     }
     this.home = home;
     if (home === null) return;
@@ -113,7 +114,11 @@ export class OpenSession implements IndexedSetMember {
   }
 
   grow(tokens: number): void {
-    if (this.home !== null && this.isProven) this.home.residentTokens += tokens - this.contextTokens;
+    const { home } = this;
+    if (home !== null && this.isProven) {
+      home.residentTokens += tokens - this.contextTokens;
+      home.onResidents?.(home);
+    }
     this.contextTokens = tokens;
   }
 
@@ -126,6 +131,7 @@ export class OpenSession implements IndexedSetMember {
   #reside(home: WorkerState): void {
     home.residents.add(this);
     home.residentTokens += this.contextTokens - this.sharedTokens;
+    home.onResidents?.(home);
   }
 }
 

@@ -9,18 +9,18 @@ const IDLE = 0.5;
 const FULL = 0.9;
 
 /** The cache mostly holds sessions between turns. To read some of that again costs less than an idle engine. */
-const isIdle = (state: WorkerState, tokens: number): boolean =>
-  state.sequences === 0 || state.kvTokens + tokens <= IDLE * state.capacityTokens;
+const idleTokens = (state: WorkerState): number =>
+  state.sequences === 0 ? Infinity : IDLE * state.capacityTokens - state.kvTokens;
 
 /**
- * Whether a context of this many tokens can settle at the worker.
+ * Tokens of a context that can settle at the worker.
  *
  * @param turnTokens by which a session usually grows per turn
  */
-export function fits(state: WorkerState, tokens: number, turnTokens: number): boolean {
-  if (state.sequences >= MAX_SEQUENCES) return false;
+export function roomTokens(state: WorkerState, turnTokens: number): number {
+  if (state.sequences >= MAX_SEQUENCES) return -Infinity;
   const growth = TURNS_AHEAD * turnTokens * state.residents.size;
-  return isIdle(state, tokens) || state.residentTokens + tokens + growth <= state.capacityTokens;
+  return Math.max(idleTokens(state), state.capacityTokens - state.residentTokens - growth);
 }
 
 /**
@@ -33,7 +33,7 @@ export function mustPause(session: OpenSession, usualTurns: number): boolean {
   const { home } = session;
   if (home === null || home.residents.size < 2) return false;
   const excess = home.residentTokens - FULL * home.capacityTokens;
-  if (excess <= 0 || isIdle(home, 0)) return false;
+  if (excess <= 0 || idleTokens(home) >= 0) return false;
   const mine = turnsLeft(session, usualTurns);
   let before = 0;
   for (const other of home.residents) {

@@ -6,7 +6,10 @@ import type { IndexSize, PolicyContext } from '../policy.ts';
 import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { StateMap } from '../state.ts';
 import { Candidates } from './candidates.ts';
+import { FEW } from './cheapest.ts';
 import { LoadOrder } from './load-order.ts';
+import { roomTokens } from './residency.ts';
+import { RoomOrder } from './room-order.ts';
 import { SavedHomes } from './saved-homes.ts';
 import { type FirstPrompt, Group, type OpenSession, OpenSessions } from './open-sessions.ts';
 import { Slowness, WorkerState, defaultSpeed, prefillSecs, stepSecs } from './worker-state.ts';
@@ -41,6 +44,7 @@ export class RolloutTracker {
   /** null: no decision needed it yet. */
   #order: LoadOrder | null = null;
   #candidates: Candidates | null = null;
+  #rooms: RoomOrder | null = null;
   /** Tokens per byte of prompts, by the body's field, learned where engines reported the tokens of the prompt. */
   readonly #tokensPerByte = new Map<string, number>();
   readonly #state: StateMap;
@@ -82,6 +86,22 @@ export class RolloutTracker {
     this.#order = new LoadOrder(this.#slowness, this.workload);
     for (const worker of fleet.eligible) this.#loadChanged(this.workerState(worker));
     return (this.#candidates = new Candidates(fleet, this.#index, this.#order));
+  }
+
+  /** Calls `visit` for workers with room for so many tokens, those with most of it first, until it returns false. */
+  visitRoomy(tokens: number, visit: (state: WorkerState) => boolean): void {
+    const { eligible } = this.#context.fleet;
+    const roomOf = (state: WorkerState): number => roomTokens(state, this.workload.turnTokens);
+    if (eligible.length <= FEW) {
+      const roomy = eligible.map((worker) => this.workerState(worker)).filter((state) => roomOf(state) >= tokens);
+      roomy.every(visit);
+      return;
+    }
+    if (this.#rooms === null) {
+      this.#rooms = new RoomOrder(roomOf);
+      for (const worker of eligible) this.#loadChanged(this.workerState(worker));
+    }
+    this.#rooms.visit(tokens, visit);
   }
 
   /** What is known of an exchange; the same object until the exchange ends. */
@@ -258,10 +278,18 @@ export class RolloutTracker {
     for (const session of residents) if (session.inFlight === 0) session.settle(null);
   }
 
+  readonly #residentsChanged = (state: WorkerState): void => this.#rooms?.set(state);
+
   #loadChanged(state: WorkerState): void {
-    if (this.#order === null) return;
-    if (this.#context.fleet.isEligible(state.worker)) this.#order.set(state, this.#context.nowMs());
-    else this.#order.delete(state);
+    if (this.#context.fleet.isEligible(state.worker)) {
+      this.#order?.set(state, this.#context.nowMs());
+      this.#rooms?.set(state);
+      if (this.#rooms !== null) state.onResidents = this.#residentsChanged;
+    } else {
+      this.#order?.delete(state);
+      this.#rooms?.delete(state);
+      state.onResidents = null;
+    }
   }
 
   /** A session from before the restart: its context is where it was saved to be. */

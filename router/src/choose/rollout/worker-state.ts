@@ -107,6 +107,8 @@ export class WorkerState {
   readonly residents = new IndexedSet<OpenSession>();
   /** Tokens of their contexts in total; what they share with others counts once. */
   residentTokens = 0;
+  /** Called when those have changed; null: not needed. */
+  onResidents: ((state: WorkerState) => void) | null = null;
 
   constructor(worker: Worker, fleet: Slowness) {
     this.worker = worker;
