@@ -1,5 +1,6 @@
 // A POST of a client, and what comes back.
 import { type Agent, request } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 /** What a client has read of one response; the time is that of `performance.now()`. */
 export interface Answer {
@@ -52,13 +53,20 @@ function postOnce({ agent, url, headers, body }: Call): Promise<Answer> {
 /** A response whose status says that another attempt is in vain. */
 class Refusal extends Error {}
 
-/** As the OpenAI client: two more attempts after a status of 500 or more and after an error of the connection. */
+const attempts = 5;
+
+/**
+ * As the OpenAI client, another attempt after a status of 500 or more and after an error of the connection, with a pause:
+ * without one each attempt could take a connection that the server has just closed.
+ */
 export async function post(call: Call, mayRetry: () => boolean): Promise<Answer> {
   for (let attempt = 1; ; attempt++) {
     try {
       return await postOnce(call);
     } catch (error) {
-      if (error instanceof Refusal || attempt === 3 || !mayRetry()) throw error;
+      if (error instanceof Refusal || !mayRetry()) throw error;
+      if (attempt === attempts) throw new Error(`${call.url}: ${(error as Error).message}`, { cause: error });
+      await sleep(500 * attempt);
     }
   }
 }

@@ -22,7 +22,7 @@ import { runVirtual } from './virtual.ts';
 const names = (contenders: readonly Contender[]): string[] => contenders.map(({ name }) => name);
 const quickPolicies = ['least_inflight', 'rollout_first'];
 const quickTurns = 4;
-const streamSeconds = { whole: [1200, 300], quick: [120, 40] } as const;
+const streamSeconds = { whole: [840, 240], quick: [120, 40] } as const;
 
 const usage = `npm run bench:rollout -- [options]
   --policies X,Y       ${names(batchContenders).join(', ')} (default: all)
