@@ -7,6 +7,7 @@ import type { SimOptions } from '../sim/sim-options.ts';
 import { decode } from '../sim/tokens/tokenizer.ts';
 import { Generation } from './generation.ts';
 import { type Asked, continuedBody, countIds, formOf, readAsked, withIdsAsked } from './request.ts';
+import { often } from '../../test/harness/often.ts';
 
 /** An engine that fails after the last token can't tell these. */
 const DETAILS = /,"prompt_tokens_details":(null|\{[^}]*\})(,"reasoning_tokens":0)?/g;
@@ -123,7 +124,7 @@ for (const incrementalStreamingOutput of [false, true]) {
         };
         await agrees(engine, { path: '/generate', body, cuts: at }, { isDelta: incrementalStreamingOutput });
       }),
-      { numRuns: 60 },
+      { numRuns: often(20, 60) },
     );
   });
 }
@@ -159,7 +160,7 @@ for (const kind of ['vllm', 'sglang'] as const) {
           await agrees(engine, { path: '/v1/completions', body, cuts: at });
         },
       ),
-      { numRuns: 60 },
+      { numRuns: often(20, 60) },
     );
   });
 
@@ -194,7 +195,7 @@ for (const kind of ['vllm', 'sglang'] as const) {
           });
         },
       ),
-      { numRuns: 100 },
+      { numRuns: often(33, 100) },
     );
   });
 }
@@ -212,7 +213,7 @@ test('/inference/v1/generate: parts are one stream', async () => {
       };
       await agrees(engine, { path: '/inference/v1/generate', body, cuts: at });
     }),
-    { numRuns: 60 },
+    { numRuns: often(20, 60) },
   );
 });
 
@@ -256,7 +257,7 @@ for (const [kind, path] of [
         // Events that end within a character are sent together with the next one.
         assert.deepEqual(lastOf(parts), lastOf(whole));
       }),
-      { numRuns: 200 },
+      { numRuns: often(66, 200) },
     );
   });
 }
@@ -331,7 +332,7 @@ for (const [kind, path] of [
           assert.equal(comparable(made!.toString()), comparable(whole));
         },
       ),
-      { numRuns: 40 },
+      { numRuns: often(13, 40) },
     );
   });
 }

@@ -29,14 +29,16 @@ test('F23 health says 200, generation says 500: ejected, and no probe alone brin
     return (await client.answer()).text;
   };
   // Each 500 is followed by a try at the other engine, so no client sees one.
-  for (let i = 0; i < 10; i++) equal(await ask(), '"well"');
-  await until('it is out', async () => (await stateOf(scene, 0)) === 1);
+  await until('it is out', async () => {
+    equal(await ask(), '"well"');
+    return (await stateOf(scene, 0)) === 1;
+  });
   deepEqual(
     router.fleet.eligible.map(({ url }) => url),
     [engines[1]!.url],
   );
   const [hits] = scene.hits();
-  equal(hits, 5);
+  ok(hits! >= 5, `${hits} requests`);
   ok((await scene.metric('turnout_retries_total{failure="status"}')) >= 5);
   const checks = engines[0]!.questions.length;
   await until('it passes checks', () => engines[0]!.questions.length >= checks + 6);

@@ -67,7 +67,9 @@ export async function startSwapScene(
   parts: RouterParts = {},
 ): Promise<SwapScene> {
   const workerUrls = engines.map(({ url }) => url);
-  const router = await startTestRouter(t, { workerUrls, swapSnapshots: SNAPSHOTS, ...options }, parts);
+  // Without health checks, only questions of the router wait for so long: an engine of a busy machine is not taken for a paused one.
+  const patient = options['disableHealthCheck'] === false ? {} : { healthCheckTimeoutSecs: 60 };
+  const router = await startTestRouter(t, { workerUrls, swapSnapshots: SNAPSHOTS, ...patient, ...options }, parts);
   return sceneOf(router, engines);
 }
 
