@@ -126,16 +126,20 @@ export const NO_PLUGINS = new PluginChain([]);
 /** The plugins of a router. */
 export class Plugins {
   readonly #plugins: Plugin[];
+  /** How the paths begin that each is asked about. */
+  readonly #prefixes: string[];
   #retargets: boolean;
 
   constructor(plugins: readonly Plugin[]) {
     this.#plugins = [...plugins];
+    this.#prefixes = plugins.map(prefixOf);
     this.#retargets = plugins.some(({ retarget }) => retarget !== undefined);
   }
 
   /** Adds a plugin of the router's own before the others; exchanges that have begun do not get it. */
   addFirst(plugin: Plugin): void {
     this.#plugins.unshift(plugin);
+    this.#prefixes.unshift(prefixOf(plugin));
     this.#retargets ||= plugin.retarget !== undefined;
   }
 
@@ -151,9 +155,10 @@ export class Plugins {
 
   /** Determines which plugins take part. @returns the failure of a plugin that could not say */
   takePart(x: Exchange): RouterError | null {
-    if (this.#plugins.length === 0) return null;
+    const path = x.clientPath || x.path;
+    if (!this.#prefixes.some((prefix) => path.startsWith(prefix))) return null;
     const taking: Plugin[] = [];
-    const failure = this.#askAll(x.clientPath || x.path, (plugin) => {
+    const failure = this.#askAll(path, (plugin) => {
       if (plugin.appliesTo?.(x) ?? true) taking.push(plugin);
     });
     if (taking.length > 0) x.plugins = new PluginChain(taking);
@@ -163,7 +168,7 @@ export class Plugins {
   #askAll(path: string, ask: (plugin: Plugin) => void): RouterError | null {
     let failure: RouterError | null = null;
     for (const plugin of this.#plugins) {
-      if (!path.startsWith(plugin.pathPrefix ?? '')) continue;
+      if (!path.startsWith(prefixOf(plugin))) continue;
       try {
         ask(plugin);
       } catch (error) {
@@ -194,6 +199,8 @@ function passBody(passage: Passing, body: Buffer, [plugin, ...others]: readonly 
   if (made instanceof Promise) made.then(next, failed);
   else next(made);
 }
+
+const prefixOf = ({ pathPrefix = '' }: Plugin): string => pathPrefix;
 
 const takesBody = (plugin: Plugin, bytes: number): boolean =>
   plugin.requestBody !== undefined && (bytes > 0 || plugin.takesEmptyBodies === true);
