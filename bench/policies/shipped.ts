@@ -139,8 +139,9 @@ class ShippedPolicy implements SimPolicy {
       this.#send(x, request);
     }
     const [, { policy }] = this.#table.entries()[Symbol.iterator]().next().value!;
+    const held = { [Symbol.iterator]: () => this.#held.keys() };
     while (this.#held.size > 0) {
-      const x = policy.nextHeld?.(this.#held.keys()) ?? null;
+      const x = policy.nextHeld?.(held) ?? null;
       if (x === null) return;
       if (!this.#send(x, this.#held.get(x)!.request)) return;
     }
@@ -221,5 +222,10 @@ export const shipped: Readonly<Record<string, SimPolicyFactory>> = {
     hasEndSignals: true,
     hasHistory: true,
     config: { residencyMaxWaitSecs: 0 },
+  }),
+  rollout_patient: shippedPolicy('rollout', {
+    hasEndSignals: true,
+    hasHistory: true,
+    config: { residencyMaxWaitSecs: 1800 },
   }),
 };

@@ -168,7 +168,7 @@ class RouterOptions(TypedDict, total=False):
     """kv_aware: replay port of these workers; the DP rank is added to it. Without it, events missed during a lost connection are not recovered."""
 
     residency_max_wait_secs: float
-    """rollout: how long a turn may be held for KV cache space when the open sessions need more than the fleet has. After that it is sent anyway. 0: turns are never held. Default: 3600."""
+    """rollout: how long a turn may be held for KV cache space when the open sessions need more than the fleet has. After that it is sent anyway, and the next turn may be held again. 0: turns are never held. Default: 60."""
 
     data_dir: str
     """Folder for what must survive a restart: session placements, learned answer lengths, captured trajectories. Without it they are lost."""

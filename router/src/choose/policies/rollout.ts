@@ -4,16 +4,21 @@ import type { Hold, Policy, PolicyContext } from '../policy.ts';
 import { Cheapest } from '../rollout/cheapest.ts';
 import { RolloutTracker } from '../rollout/tracker.ts';
 import type { WorkerState } from '../rollout/worker-state.ts';
-import { type Waiting, goesBefore, mustPause, roomTokens, waitingOf } from '../rollout/residency.ts';
+import { mustPause, rankSecs, roomTokens } from '../rollout/residency.ts';
 import { type RolloutRequest, costAt, noCost } from '../rollout/request.ts';
 
 const isAny = (): boolean => true;
 /** Held requests are retried only when some worker has room for this much context. */
 const LEAST_TOKENS = 1_000;
+/** At a worker that has the beginning of its prompt a held session may go before others that are this much older, in turns. */
+const MOST_SHARED = 3;
+/** As much as this age, in turns, counts that a session is the first of its group: it shows how long the others become. */
+const PROBE_TURNS = 10;
+
 /**
  * For rollouts: places each request where it costs all requests the least time. If the open sessions need more context
  * than the fleet can hold, it holds some of them between turns until an engine has room, so that they do not evict each
- * other.
+ * other. A turn that was held for as long as is allowed is sent as a guest: its context may be evicted before the next.
  *
  * It knows only what passes the router: prompts, lengths and times of responses, ends of sessions.
  */
@@ -31,31 +36,36 @@ export function rollout(context: PolicyContext): Policy {
   /** Sessions are held only if clients signal session ends: otherwise the router never knows when room is free. */
   const hasResidency = (): boolean => maxWaitMs > 0 && workload.hasTurns && workload.hasEndSignals;
 
-  /** Only batch work is held: not requests without a session, nor those with a deadline. */
-  const mayWait = (x: Exchange, request: RolloutRequest): boolean =>
-    request.session?.isProven === true && !x.isOverdue && x.timeoutMs === 0;
+  /** Only rollouts are held: not requests without a session, nor those with a deadline. */
+  const mayWait = (x: Exchange, { session }: RolloutRequest): boolean =>
+    session?.isProven === true && x.timeoutMs === 0;
+
+  /** Tokens of the session's first prompt that the worker has in its cache. */
+  const sharedTokens = (request: RolloutRequest, state: WorkerState): number =>
+    Math.min(request.prompt.tokens, tracker.cachedTokens(request, state));
 
   function withRoom(request: RolloutRequest, workers: readonly Worker[]): Worker | null {
     const session = request.session!;
     const { home } = session;
     if (home !== null && !workers.includes(home.worker)) session.settle(null);
-    else if (home !== null && mustPause(session, workload.turns)) {
+    else if (home !== null && mustPause(session, workload)) {
       request.hasGivenWay = true;
       session.settle(null);
     }
-    const isOpen = (state: WorkerState): boolean => {
-      if (state === session.home) return true;
-      const shared = Math.min(session.first.tokens, tracker.cachedTokens(request, state));
-      return request.promptTokens - shared <= roomTokens(state, workload.turnTokens);
-    };
+    const isOpen = (state: WorkerState): boolean =>
+      state === session.home ||
+      request.promptTokens - sharedTokens(request, state) <= roomTokens(state, workload.turnTokens);
     return cheapest.find(request, workers, isOpen, nowMs());
   }
 
-  /** Some worker has room for a little context. */
-  function hasRoom(): boolean {
-    let has = false;
-    tracker.visitRoomy(LEAST_TOKENS, () => !(has = true));
-    return has;
+  /** A worker with room for a little context. */
+  function roomy(): WorkerState | null {
+    let found: WorkerState | null = null;
+    tracker.visitRoomy(LEAST_TOKENS, (state) => {
+      found = state;
+      return false;
+    });
+    return found;
   }
 
   return {
@@ -64,11 +74,18 @@ export function rollout(context: PolicyContext): Policy {
     choose(x, workers): Placement | Hold {
       tracker.expire();
       const request = tracker.request(x);
-      const worker =
-        hasResidency() && mayWait(x, request)
-          ? withRoom(request, workers)
-          : cheapest.find(request, workers, isAny, nowMs());
-      return worker === null ? { hold: 'kv_cache_full', maxMs: maxWaitMs } : worker.alone;
+      request.isGuest = false;
+      if (hasResidency() && mayWait(x, request)) {
+        const worker = withRoom(request, workers);
+        if (worker !== null) return worker.alone;
+        if (!x.isOverdue) {
+          request.session!.waiting = x;
+          request.rankSecs = rankSecs(request.session!, workload);
+          return { hold: 'kv_cache_full', maxMs: maxWaitMs };
+        }
+        request.isGuest = true;
+      }
+      return cheapest.find(request, workers, isAny, nowMs())!.alone;
     },
     whyMoved(x, from, to) {
       const request = tracker.request(x);
@@ -83,14 +100,24 @@ export function rollout(context: PolicyContext): Policy {
     homeOf: (id) => tracker.homeOf(id),
     flushed: (worker) => tracker.flush(worker),
     nextHeld(held) {
-      const { turns } = workload;
-      if (!hasRoom()) return null;
+      const state = roomy();
+      if (state === null) return null;
       let next: Exchange | null = null;
-      let first: Waiting | null = null;
+      let nextSecs = -Infinity;
+      let first = -Infinity;
+      const { turnSecs, turnTokens } = workload;
+      const rankOf = ({ session, rankSecs: secs }: RolloutRequest): number =>
+        session!.order === 0 && session!.group.placed.size === 0 ? secs + turnSecs * PROBE_TURNS : secs;
+      for (const x of held) first = Math.max(first, rankOf(tracker.request(x)));
       for (const x of held) {
-        const waiting = waitingOf(tracker.request(x).session!, x.startMs, turns);
-        if (first !== null && !goesBefore(waiting, first)) continue;
-        first = waiting;
+        const request = tracker.request(x);
+        const rank = rankOf(request);
+        if (rank + turnSecs * MOST_SHARED < first) continue;
+        // Sessions of one prompt go together: they need less of a cache.
+        const shared = Math.min(MOST_SHARED, sharedTokens(request, state) / turnTokens);
+        const secs = rank + turnSecs * shared;
+        if (secs <= nextSecs) continue;
+        nextSecs = secs;
         next = x;
       }
       return next;

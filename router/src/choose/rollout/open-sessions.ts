@@ -1,3 +1,4 @@
+import type { Exchange } from '../../exchange.ts';
 import type { IndexedSetMember } from '../../kit/indexed-set.ts';
 import { LinkedList, type ListNode } from '../../kit/linked-list.ts';
 import { hash32 } from '../../kit/hash.ts';
@@ -71,7 +72,13 @@ export class OpenSession implements IndexedSetMember {
   turns = 0;
   /** Turns in flight. */
   inFlight = 0;
+  /** Its request that was held last; it waits as long as that has not ended. */
+  waiting: Pick<Exchange, 'outcome'> | null = null;
   lastMs: number;
+  /** When its first turn arrived (monotonic ms). */
+  readonly beganMs: number;
+  /** When its last turn was sent to a worker; null: not by this process. */
+  sentMs: number | null = null;
   /** Where its context is, how many tokens it has, and how many of them other sessions there share. */
   home: WorkerState | null = null;
   contextTokens = 0;
@@ -94,6 +101,7 @@ export class OpenSession implements IndexedSetMember {
     this.first = first;
     this.entry = hash32(`session ${id}`);
     this.lastMs = nowMs;
+    this.beganMs = nowMs;
   }
 
   /**
@@ -239,7 +247,7 @@ export class OpenSessions {
       const session = link.value;
       // All after it spoke later.
       if (tooMany <= 0 && nowMs - session.lastMs <= ttlMs) break;
-      if (session.inFlight > 0) continue;
+      if (session.inFlight > 0 || session.waiting?.outcome === null) continue;
       // A session without a place is still waiting for its first turn.
       const isExcess = tooMany > 0 && session.order > 0;
       if (!isExcess && !(isDue && nowMs - session.lastMs > ttlMs)) continue;

@@ -36,6 +36,10 @@ export class RolloutRequest {
   queueSecs = 0;
   /** When its prompt was expected to be read (monotonic ms). */
   readByMs = 0;
+  /** It was held for as long as is allowed and then sent without room: its context is not kept for the next turn. */
+  isGuest = false;
+  /** While it is held: see `rankSecs`. */
+  rankSecs = 0;
   /** Its session left its home because the sessions there had outgrown the KV cache. */
   hasGivenWay = false;
 

@@ -139,16 +139,19 @@ export class RolloutTracker {
     request.readByMs = state.queueEndMs;
     state.sequences++;
     state.kvTokens += promptTokens + request.answerTokens / 2;
+    if (request.isGuest) state.guestTokens += promptTokens + request.answerTokens / 2;
     if (request.isFirstTurn) group.placed.set(state, (group.placed.get(state) ?? 0) + 1);
     const isHome = session !== null && session.home === state;
     if (session !== null) {
       if (session.order === 0) session.order = ++this.#placed;
       session.inFlight++;
+      session.sentMs = nowMs;
+      session.waiting = null;
       if (!isHome && session.home !== null) {
         this.#index.delete(session.home.worker.slot, session.entry);
       }
       session.grow(promptTokens);
-      session.settle(state, cached);
+      if (!request.isGuest) session.settle(state, cached);
     }
     // If the session stays, its entries in the index are renewed when the request ends.
     if (!isHome) {
@@ -167,6 +170,7 @@ export class RolloutTracker {
     // The prompt was read earlier than expected, and so will be the prompts after it.
     state.queueEndMs -= Math.max(0, request.readByMs - this.#context.nowMs());
     state.kvTokens -= request.promptTokens + request.answerTokens / 2;
+    if (request.isGuest) state.guestTokens -= request.promptTokens + request.answerTokens / 2;
     this.#loadChanged(state);
     if (session !== null) {
       session.inFlight--;
@@ -248,7 +252,8 @@ export class RolloutTracker {
       const grownBytes = Math.max(0, bodyBytes - session.bodyBytes);
       const promptTokens = session.promptTokens + grownBytes * session.first.tokensPerByte;
       this.sessions.touch(session, nowMs);
-      this.workload.sawLaterTurn(promptTokens - session.promptTokens);
+      const secs = session.sentMs === null ? null : (nowMs - session.sentMs) / 1000;
+      this.workload.sawLaterTurn(promptTokens - session.promptTokens, secs);
       const answerTokens = this.#expectedAnswer(session.group);
       return new RolloutRequest(this, session, session.group, session.first, promptTokens, answerTokens, bodyBytes, '');
     }

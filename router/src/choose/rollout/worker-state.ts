@@ -109,6 +109,8 @@ export class WorkerState {
   residentTokens = 0;
   /** Called when those have changed; null: not needed. */
   onResidents: ((state: WorkerState) => void) | null = null;
+  /** Tokens of `kvTokens` that belong to guests: see `RolloutRequest.isGuest`. */
+  guestTokens = 0;
 
   constructor(worker: Worker, fleet: Slowness) {
     this.worker = worker;

@@ -2,7 +2,7 @@
 const KEPT = 200;
 const ENDS_KEPT = 512;
 /** Expectations before any observation, and the number of observations that they count as. */
-const GUESS = { answerTokens: 1_200, turnTokens: 1_000, turns: 10 };
+const GUESS = { answerTokens: 1_200, turnTokens: 1_000, turns: 10, turnSecs: 10 };
 const GUESSES = 5;
 /** Observations needed before a pattern is assumed: later turns, end signals. */
 const HABIT = 8;
@@ -26,6 +26,7 @@ export class Workload {
   readonly #answerTokens: Mean = { count: GUESSES, value: GUESS.answerTokens };
   readonly #turnTokens: Mean = { count: GUESSES, value: GUESS.turnTokens };
   readonly #turns: Mean = { count: GUESSES, value: GUESS.turns };
+  readonly #turnSecs: Mean = { count: GUESSES, value: GUESS.turnSecs };
   readonly #counts = { laterTurns: 0, signalled: 0, expired: 0 };
 
   /** Mean tokens of a response. */
@@ -43,6 +44,11 @@ export class Workload {
     return this.#turns.value;
   }
 
+  /** Mean seconds from when a turn is sent to a worker until the session's next turn arrives. */
+  get turnSecs(): number {
+    return this.#turnSecs.value;
+  }
+
   /** Whether sessions have more than one turn. */
   get hasTurns(): boolean {
     return this.#counts.laterTurns >= HABIT;
@@ -57,9 +63,11 @@ export class Workload {
     see(this.#answerTokens, tokens, KEPT);
   }
 
-  sawLaterTurn(growthTokens: number): void {
+  /** @param secs since the turn before was sent to a worker; null: not known */
+  sawLaterTurn(growthTokens: number, secs: number | null): void {
     this.#counts.laterTurns = Math.min(this.#counts.laterTurns + 1, 1_000);
     see(this.#turnTokens, growthTokens, KEPT);
+    if (secs !== null) see(this.#turnSecs, secs, KEPT);
   }
 
   /** A session ended by a signal of its client, or because it was idle. */
@@ -75,7 +83,12 @@ export class Workload {
 
   /** For the next process. */
   save(): string {
-    const means = { answerTokens: this.#answerTokens, turnTokens: this.#turnTokens, turns: this.#turns };
+    const means = {
+      answerTokens: this.#answerTokens,
+      turnTokens: this.#turnTokens,
+      turns: this.#turns,
+      turnSecs: this.#turnSecs,
+    };
     return JSON.stringify({ ...means, ...this.#counts });
   }
 
@@ -90,6 +103,7 @@ export class Workload {
     take(this.#answerTokens, saved['answerTokens']);
     take(this.#turnTokens, saved['turnTokens']);
     take(this.#turns, saved['turns']);
+    take(this.#turnSecs, saved['turnSecs']);
     take(this.#counts, saved);
   }
 }

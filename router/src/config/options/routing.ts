@@ -166,8 +166,8 @@ export const routingOptions = {
   ),
   residencyMaxWaitSecs: option(
     '<secs>',
-    secs.default(3_600),
-    'rollout: how long a turn may be held for KV cache space when the open sessions need more than the fleet has. After that it is sent anyway. 0: turns are never held.',
+    secs.default(60),
+    'rollout: how long a turn may be held for KV cache space when the open sessions need more than the fleet has. After that it is sent anyway, and the next turn may be held again. 0: turns are never held.',
   ),
   dataDir: option(
     '<directory>',

@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { exchangeOf } from '../../../test/harness/policy.ts';
+import { promptOf } from '../../../test/harness/prompt.ts';
+import { scene, teach, text, turn } from '../../../test/harness/rollout-scene.ts';
+import type { Exchange } from '../../exchange.ts';
+
+/** A worker whose cache is full of running sessions of the group `residents`. */
+function fullScene() {
+  const s = scene(1);
+  teach(s);
+  const first = turn('resident 0', text('resident', 4_000), 'residents');
+  const rest = Array.from({ length: 8 }, (_, i) =>
+    turn(`resident ${i + 1}`, text(`resident ${i + 1}`, 4_000), 'residents'),
+  );
+  const residents = [first, ...rest].filter((x) => s.ask(x) !== null);
+  s.held.clear();
+  const holds = (x: Exchange): void => assert.equal(s.ask(x) === null, true, `${x.session} has to wait`);
+  const end = (x: Exchange): void => {
+    s.answer(x);
+    s.policy.sessionEnded!(x.session);
+    s.retryHeld();
+  };
+  /** Ends residents, the last one first, until a turn that waits was sent. @returns the sessions that still wait */
+  const waitOne = (): string[] => {
+    const { size } = s.held;
+    while (s.held.size === size) end(residents.pop()!);
+    return [...s.held].map((x) => x.session);
+  };
+  return { ...s, holds, end, waitOne };
+}
+
+/** So long that there is room for one of them at a time. */
+const long = (session: string, group: string): Exchange => turn(session, text(session, 9_000), group);
+
+test('of sessions of one age the one with the most expected turns goes first', () => {
+  const s = fullScene();
+  for (const [group, turns] of [
+    ['short', 2],
+    ['long', 20],
+  ] as const) {
+    for (let i = 1; i <= turns; i++) {
+      const x = turn(`${group} before`, text(`${group} before`, 10 * i), group);
+      x.isOverdue = true;
+      s.ask(x);
+      s.answer(x);
+    }
+    s.policy.sessionEnded!(`${group} before`);
+  }
+  s.holds(long('a', 'short'));
+  s.holds(long('b', 'long'));
+  assert.deepEqual(s.waitOne(), ['a']);
+});
+
+test('nobody is overtaken for ever: a session that is old enough goes before the first of a new group', () => {
+  const s = fullScene();
+  s.holds(long('old', 'residents'));
+  s.context.clock.nowMs += 600_000;
+  s.holds(long('young', 'new group'));
+  assert.deepEqual(s.waitOne(), ['young']);
+});
+
+test('the first session of a group goes before others of about its age', () => {
+  const s = fullScene();
+  s.holds(long('one more', 'residents'));
+  s.context.clock.nowMs += 10_000;
+  s.holds(long('probe', 'new group'));
+  assert.deepEqual(s.waitOne(), ['one more']);
+});
+
+test('where the beginning of a prompt is cached, a session goes before one that is a little older', () => {
+  const s = fullScene();
+  s.holds(long('older', 'residents'));
+  s.context.clock.nowMs += 1_000;
+  s.holds(turn('mate', `${text('resident', 4_000)}${text('mate', 8_000)}`, 'residents'));
+  assert.deepEqual(s.waitOne(), ['older']);
+});
+
+test('a turn that was held for too long is sent as a guest, and the next turn of its session waits again', () => {
+  const s = fullScene();
+  const grown = (tokens: number): Exchange => {
+    const prompt = text('guest', tokens);
+    return exchangeOf({ session: 'guest', group: 'residents', prompt: promptOf(prompt, 'prompt'), body: prompt });
+  };
+  const x = grown(9_000);
+  s.holds(x);
+  x.isOverdue = true;
+  assert.equal(s.ask(x) === null, false, 'it is sent');
+  const residents = (): number => Object.values(s.policy.describe!()['byWorker'] as Record<string, number>)[0]!;
+  const before = residents();
+  s.answer(x);
+  assert.equal(residents(), before, 'a guest is no resident');
+  assert.equal(s.policy.homeOf!('guest'), null);
+  s.holds(grown(18_000));
+});
+
+test('a guest takes room while it runs, and none when it has ended', () => {
+  const s = fullScene();
+  const guest = turn('guest', text('guest', 12_000), 'residents');
+  const next = long('next', 'residents');
+  s.holds(guest);
+  guest.isOverdue = true;
+  assert.equal(s.ask(guest) === null, false);
+  s.holds(next);
+  for (const x of s.running.keys()) if (x !== guest) s.end(x);
+  assert.equal(s.held.size, 1, 'the guest is in the way');
+  s.answer(guest);
+  assert.equal(s.held.size, 0);
+});
+
+test('a session whose turn is held is not idle, however long it waits', () => {
+  const s = fullScene();
+  const x = long('held', 'residents');
+  s.holds(x);
+  const openSessions = (): unknown => s.policy.describe!()['openSessions'];
+  const before = openSessions();
+  s.context.clock.nowMs += 10 * 3_600_000;
+  s.holds(long('another', 'residents'));
+  assert.equal(openSessions(), Number(before) + 1);
+  // Its client has left: from now on the session is as idle as others.
+  x.outcome = 'client_left';
+  s.context.clock.nowMs += 10 * 3_600_000;
+  s.holds(long('a third', 'residents'));
+  assert.equal(openSessions(), Number(before) + 1);
+});
