@@ -156,8 +156,10 @@ export interface Move {
 export interface Waiting {
   readonly phase: 'queued' | 'held';
   readonly reason: string;
-  /** Monotonic ms. */
+  /** Now less the time that it has waited in all, also for other reasons (monotonic ms). */
   readonly sinceMs: number;
+  /** How long after `sinceMs` the wait ends: the request is sent anyway or refused. */
+  readonly limitMs: number;
 }
 
 /** Why a request is at its worker: first of its session, same worker as before, moved, retried, named by the client, or no session. */

@@ -34,7 +34,7 @@ const workers = (...set: WorkerRow[]): FeedEvent => ({ table: 'workers', set, go
 const tick = (number: number, change: Partial<Extract<FeedEvent, { tick: number }>> = {}): FeedEvent => ({
   tick: number,
   at: number * 1_000,
-  totals: { sessions: 0, moves: {}, phases: {}, held: {}, queued: {} },
+  totals: { sessions: 0, moves: {}, phases: {}, waits: [] },
   points: [[number * 1_000, number, null]],
   exchanges: [],
   dropped: 0,
@@ -102,7 +102,27 @@ test('nothing needs attention while all serve; then the worst comes first', () =
   calm.apply(workers(worker('d', { token_gap_secs: 0.1 }), worker('e', fast)));
   calm.apply(
     tick(2, {
-      totals: { sessions: 0, moves: {}, phases: {}, held: { kv_cache_full: 7, other: 0 }, queued: { rate: 1 } },
+      totals: {
+        sessions: 0,
+        moves: {},
+        phases: {},
+        waits: [
+          {
+            phase: 'held',
+            reason: 'kv_cache_full',
+            count: 7,
+            waits_for: 'KV cache space: …; sent anyway after 60 s',
+            oldest: { id: 'r1', session: 's1', turn: 5, waiting_secs: 31.4, limit_secs: 60 },
+          },
+          {
+            phase: 'queued',
+            reason: 'rate',
+            count: 1,
+            waits_for: 'the rate limit: …',
+            oldest: { id: 'r2', session: null, turn: null, waiting_secs: 2, limit_secs: 60 },
+          },
+        ],
+      },
     }),
   );
   deepEqual(
@@ -110,8 +130,12 @@ test('nothing needs attention while all serve; then the worst comes first', () =
     [
       ['1 worker unhealthy', 'ECONNREFUSED', 'http://b'],
       ['1 worker draining', '', 'http://c'],
-      ['7 requests held', 'kv_cache_full', undefined],
-      ['1 request queued', 'rate', undefined],
+      [
+        '7 requests held',
+        'oldest for 31 s: session s1, turn 5. It waits for KV cache space: …; sent anyway after 60 s',
+        's1',
+      ],
+      ['1 request queued', 'oldest for 2.00 s: request r2. It waits for the rate limit: …', undefined],
       ['d is slow', '100 ms between tokens; the median of the fleet is 10 ms', 'http://d'],
     ],
   );

@@ -53,24 +53,29 @@ function signOut(): void {
   void connect();
 }
 
+type Fact = readonly [label: string, value: string, detail: string, tone?: string];
+
+/** @param otherwise what is written while no request waits */
+function waitFact(phase: 'queued' | 'held', otherwise: string): Fact {
+  const rows = state.totals.value.waits.filter((row) => row.phase === phase);
+  if (rows.length === 0) return [phase, '0', otherwise];
+  const number = rows.reduce((sum, row) => sum + row.count, 0);
+  const reasons = rows.map((row) => `${row.count} ${row.reason}`).join(', ');
+  // The longest wait comes first.
+  return [phase, count(number), `oldest ${duration(rows[0]!.oldest.waiting_secs)}, ${reasons}`, 'is-warn'];
+}
+
 function TotalsStrip() {
   state.follow();
   const recent = state.recent.bind(state);
-  const { held, queued } = state.totals.value;
+  const [queued, held] = [waitFact('queued', 'for admission'), waitFact('held', 'for a worker')];
   const workers = [...state.workers.values()];
   const serving = workers.filter(({ reasons }) => reasons.length === 0).length;
   const cacheable = recent('cacheable_prompt_tokens') ?? 0;
   const cached = recent('cached_tokens');
   const hitRate = cached === null || cacheable === 0 ? null : cached / cacheable;
   const failed = recent('failed') ?? 0;
-  const sum = (counts: Readonly<Record<string, number>>): number =>
-    Object.values(counts).reduce((total, each) => total + each, 0);
-  const reasons = (counts: Readonly<Record<string, number>>): string =>
-    Object.entries(counts)
-      .filter(([, each]) => each > 0)
-      .map(([reason, each]) => `${each} ${reason}`)
-      .join(', ');
-  const facts: (readonly [label: string, value: string, detail: string, tone?: string])[] = [
+  const facts: readonly Fact[] = [
     ['workers', `${serving} / ${workers.length}`, 'serving / all', serving < workers.length ? 'is-warn' : ''],
     ['requests/s', rate(recent('finished')), `${rate(failed)} failed/s`, failed > 0 ? 'is-bad' : ''],
     ['output tokens/s', rate(recent('output_tokens')), 'as engines report'],
@@ -78,8 +83,8 @@ function TotalsStrip() {
     ['response', duration(recent('response_p50')), `p95 ${duration(recent('response_p95'))}`],
     ['cache hits', percent(hitRate), hitRate === null ? 'not reported' : 'of prompt tokens'],
     ['in flight', count(state.newest('in_flight')), counted(state.totals.value.sessions, 'session')],
-    ['queued', count(sum(queued)), reasons(queued) || 'for admission', sum(queued) > 0 ? 'is-warn' : ''],
-    ['held', count(sum(held)), reasons(held) || 'for a worker', sum(held) > 0 ? 'is-warn' : ''],
+    queued,
+    held,
   ];
   return html`<dl class="totals" aria-label="Totals">
     ${facts.map(

@@ -1,6 +1,6 @@
 import type { WorkerRow } from '../../../router/src/admin/dashboard/protocol.ts';
 import type { FeedState } from '../feed/state.ts';
-import { counted, shortUrl } from '../format.ts';
+import { counted, duration, shortUrl } from '../format.ts';
 import { stateOf } from '../parts/worker-state.ts';
 import { slowWorkers } from './slow-workers.ts';
 
@@ -43,19 +43,18 @@ function notServing(workers: readonly WorkerRow[]): Concern[] {
 }
 
 function waiting({ totals }: FeedState): Concern[] {
-  const { held, queued } = totals.value;
-  const concerns = (counts: Readonly<Record<string, number>>, how: string): Concern[] =>
-    Object.entries(counts)
-      .filter(([, number]) => number > 0)
-      .map(([reason, number]) => ({
-        id: `${how} ${reason}`,
-        text: `${counted(number, 'request')} ${how}`,
-        detail: reason,
-        tone: 'warn',
-        // Those that wait come first there.
-        to: ['sessions'],
-      }));
-  return [...concerns(held, 'held'), ...concerns(queued, 'queued')];
+  return totals.value.waits.map(({ phase, reason, count, waits_for: waitsFor, oldest }) => {
+    const { id, session, turn, waiting_secs: waited } = oldest;
+    const who = `${session === null ? `request ${id}` : `session ${session}`}${turn === null ? '' : `, turn ${turn}`}`;
+    return {
+      id: `${phase} ${reason}`,
+      text: `${counted(count, 'request')} ${phase}`,
+      detail: `oldest for ${duration(waited)}: ${who}. It waits for ${waitsFor}`,
+      tone: 'warn',
+      // Those that wait come first there.
+      to: session === null ? ['sessions'] : ['sessions', session],
+    };
+  });
 }
 
 function slow(workers: readonly WorkerRow[]): Concern[] {

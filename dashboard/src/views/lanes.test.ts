@@ -35,6 +35,7 @@ const row = (session: string, more: Partial<SessionRow> = {}): [string, SessionR
     move: null,
     phase: null,
     waits_for: null,
+    waits_text: null,
     waits_since: null,
     ...more,
   },
@@ -66,14 +67,14 @@ test('a request in flight reaches until now', () => {
 });
 
 test('a wait that lasts reaches from its begin until now, and says for what', () => {
-  const waits = { in_flight: 0, phase: 'held', waits_for: 'kv_cache_full', waits_since: 95_000 } as const;
+  const waits = { in_flight: 0, phase: 'held', waits_text: 'KV cache space', waits_since: 95_000 } as const;
   const of = (more: Partial<SessionRow>) => {
     const [lane] = lanesOf([turn('s', 90_000, 4_000)], new Map([row('s', { ...waits, ...more })]), 70_000, NOW);
     equal(lane!.isWaiting, true);
     const last = lane!.bars.at(-1)!;
     return [last.from, last.to, last.isWait, last.isRunning, last.text];
   };
-  const drawn = [95_000, NOW, true, true, 'waits: kv_cache_full'];
+  const drawn = [95_000, NOW, true, true, 'waits for KV cache space'];
   deepEqual(of({}), drawn, 'between two turns');
   deepEqual(of({ last: 10_000 }), drawn, 'after a pause of its client');
   deepEqual(of({ worker: null, since: null, last: null, turns: 0 }), drawn, 'its first turn');

@@ -79,7 +79,7 @@ function laneOf(session: string, turns: readonly Turn[], row: SessionRow | undef
       isRunning: true,
       isFailed: false,
       left,
-      text: isWaiting ? `waits: ${row.waits_for}` : `in flight at ${row.worker}`,
+      text: isWaiting ? `waits for ${row.waits_text}` : `in flight at ${row.worker}`,
     });
   }
   return {

@@ -1,5 +1,6 @@
 import { signal } from '@preact/signals';
 import { html } from 'htm/preact';
+import type { SessionRow } from '../../../router/src/admin/dashboard/protocol.ts';
 import { state } from '../feed/connection.ts';
 import { UNKNOWN, clock, count, duration, shortUrl } from '../format.ts';
 import { type Column, DataTable } from '../parts/data-table.ts';
@@ -33,15 +34,21 @@ const phaseWords: Readonly<Record<string, string>> = {
   streaming: 'streaming',
 };
 
-function stateOf({ row, isWaiting }: Lane) {
+const waitedSecs = (since: number): number => Math.max(0, state.at - since) / 1000;
+
+function stateOf({ row }: Lane) {
   if (row === null) return { rank: 4, tone: 'muted', text: 'ended' };
-  if (isWaiting) return { rank: 0, tone: 'warn', text: `${row.phase}: ${row.waits_for}` };
+  const { waits_since: since } = row;
+  if (since !== null) {
+    const waited = waitedSecs(since);
+    return { rank: -waited, tone: 'warn', text: `${row.phase} ${duration(waited)}: ${row.waits_for}` };
+  }
   if (row.phase !== null) return { rank: 2, tone: 'busy', text: `◐ ${phaseWords[row.phase] ?? row.phase}` };
   return { rank: 3, tone: 'muted', text: `idle ${duration((state.at - (row.last ?? state.at)) / 1000)}` };
 }
 
-/** Sessions that wait come first, then sessions that moved. */
-const rankOf = (lane: Lane): number => (lane.isWaiting ? 0 : lane.hasMoved ? 1 : stateOf(lane).rank);
+/** Sessions that wait come first, the longest wait before the others; then sessions that moved. */
+const rankOf = (lane: Lane): number => (!lane.isWaiting && lane.hasMoved ? 1 : stateOf(lane).rank);
 
 const wordsOf = (lane: Lane): string =>
   [
@@ -191,13 +198,19 @@ function LaneBars({ bars, from, to, numbers }: LaneBarsProps) {
   </div>`;
 }
 
+/** For what a session waits, and since when. */
+const waitOf = ({ phase, waits_text: text, waits_since: since }: SessionRow): string =>
+  `${phase} since ${clock(since!)}, for ${duration(waitedSecs(since!))}: it waits for ${text}`;
+
 function SessionDetails({ session }: { readonly session: string }) {
+  state.follow();
   const row = state.sessions.get(session);
   const { told, problem } = useExplanation(session, `${row?.turns} ${row?.in_flight} ${row?.phase}`);
   const facts: readonly Fact[] =
     row === undefined
       ? [['State', 'ended, or unknown to the router']]
       : [
+          ...(row.waits_since === null ? [] : [['Waits', waitOf(row)] as const]),
           ['Worker', row.worker === null ? UNKNOWN : shortUrl(row.worker)],
           ['Group', row.group || UNKNOWN],
           ['Turns', count(row.turns)],

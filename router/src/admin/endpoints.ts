@@ -46,7 +46,7 @@ export const endpoints: readonly Endpoint[] = [
     { caller: 'admins' },
     {
       'GET /get_loads': 'Requests at each worker, as the engines report them.',
-      'GET /requests': 'Requests in flight: session, worker, phase, age.',
+      'GET /requests': 'Requests in flight: session, worker, phase, age; and what requests wait for, with the oldest.',
       'GET /sessions': 'Sessions: worker, turns, moves and their reasons.',
       'GET /tap': 'Requests as they end, as server-sent events (?session=, worker, group, path, status, slow).',
       'GET /explain/{id}':

@@ -1,4 +1,4 @@
-import { reasonText } from '../choose/reason-text.ts';
+import { heldForText, reasonText, waitText } from '../choose/reason-text.ts';
 import type { Exchange, Failure } from '../exchange.ts';
 import type { ExchangeRow } from '../observe/exchange-rows.ts';
 import type { requestInFlight } from './overview.ts';
@@ -18,23 +18,14 @@ const failureTexts: Readonly<Record<Failure, string>> = {
   no_handover: 'the prefill engine returned nothing that a decode engine can continue',
 };
 
-/** By reason of a hold. Policies and plugins may have further ones. */
-const holdTexts: Readonly<Record<string, string>> = {
-  kv_cache_full: 'no worker had room for its context in the KV cache',
-  workers_full: 'every worker had --worker-max-inflight requests',
-  weight_swap: 'the weights of its worker were being replaced',
-};
-const queueTexts: Readonly<Record<string, string>> = {
-  concurrency: '--max-concurrent-requests is reached',
-  rate: 'the rate limit is reached',
-};
-
 /** What happened to a finished exchange, in sentences. */
 export function storyOf(row: ExchangeRow): string[] {
   const { worker, error, detail } = row;
   return [
     ...(row.queued_ms > 0 ? [`It was queued for ${secs(row.queued_ms)} before it was admitted.`] : []),
-    ...(row.held_for === null ? [] : [`It was held for ${secs(row.held_ms)}: ${holdText(row.held_for)}.`]),
+    ...(row.held_for === null
+      ? []
+      : [`It was held for ${secs(row.held_ms)}: it waited for ${heldForText(row.held_for)}.`]),
     ...failuresOf(row.failures),
     ...(worker === null || row.reason === null ? [] : [choiceOf(worker, row.reason, row.from, row.policy)]),
     ...endOf(row),
@@ -46,10 +37,11 @@ export function storyOf(row: ExchangeRow): string[] {
 export function storyInFlight(x: Exchange, row: ReturnType<typeof requestInFlight>): string[] {
   const { worker, waiting_secs: waited, last_byte_secs: silent } = row;
   const at = worker ?? 'its worker';
+  const waitsFor = x.waiting === null ? '' : waitText(x.waiting);
   const now: Readonly<Record<typeof row.phase, string>> = {
     receiving: 'It waits for the rest of its body, a plugin, or the delay before a retry.',
-    queued: `It has been queued for ${waited} s: ${queueTexts[row.reason] ?? row.reason}.`,
-    held: `It has been held for ${waited} s: ${holdText(row.reason)}.`,
+    queued: `It has been queued for ${waited} s: it waits for ${waitsFor}.`,
+    held: `It has been held for ${waited} s: it waits for ${waitsFor}.`,
     waiting_for_first_byte: `It waits for the first byte of the response of ${at}.`,
     streaming: `It receives the response of ${at}; the last byte came ${silent} s ago.`,
   };
@@ -59,8 +51,6 @@ export function storyInFlight(x: Exchange, row: ReturnType<typeof requestInFligh
     now[row.phase],
   ];
 }
-
-const holdText = (reason: string): string => holdTexts[reason] ?? reason;
 
 const failuresOf = (failures: ExchangeRow['failures']): string[] =>
   failures.map(({ worker, failure }, i) => `Attempt ${i + 1} failed at ${worker}: ${failureTexts[failure]}.`);

@@ -5,6 +5,7 @@ import type { SessionHome, SessionHomes } from '../choose/session-homes.ts';
 import { boundedKey, groupOf, sessionOf } from '../classify/routing-keys.ts';
 import { checkInput } from '../config/check-input.ts';
 import type { Exchange, Move } from '../exchange.ts';
+import { waitsOf } from '../observe/waits.ts';
 import { phaseOf } from './request-phase.ts';
 
 /** What is listed. */
@@ -56,6 +57,7 @@ function listRequests(context: OverviewContext, wish: z.output<typeof requestsQu
   return {
     total,
     phases,
+    waits: waitsOf(context.requests(), context.homes, headers, nowMs),
     matching: found.length,
     requests: found.slice(0, wish.limit).map((x) => requestInFlight(x, headers, nowMs)),
   };

@@ -167,12 +167,13 @@ export class Admission {
       this.#leaveQueue(waiter);
       goOn(x, this.#tooLate());
     };
-    const timer = setTimeout(expire, this.#options.queueTimeoutMs);
+    const { queueTimeoutMs: limitMs } = this.#options;
+    const timer = setTimeout(expire, limitMs);
     const waiter: Waiter = { x, goOn, reason, sinceMs: performance.now(), timer, ticket: null };
     waiter.ticket = this.#queue.enter(waiter, pluginsKey(x) ?? this.#parts.keyOf(x.head));
     this.waiting[reason]++;
     this.queued[reason]++;
-    x.waiting = { phase: 'queued', reason, sinceMs: waiter.sinceMs };
+    x.waiting = { phase: 'queued', reason, sinceMs: waiter.sinceMs, limitMs };
     x.activity = { abort: () => this.#leaveQueue(waiter) };
     const { contentLength } = x.head;
     if (contentLength > 0 && contentLength <= READ_BYTES) x.body.whenComplete(() => {});

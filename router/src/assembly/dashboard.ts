@@ -33,8 +33,6 @@ export async function dashboardSources(
     swaps: swaps?.deployments ?? null,
     requests: () => inFlight,
     sessionHeaders: () => live.current.sessionHeaders,
-    held: () => holdQueue.counts(),
-    queued: () => admission.waiting,
     healthTimeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
     about: () => ({
       version,

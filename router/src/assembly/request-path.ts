@@ -23,7 +23,7 @@ import type { Own } from './own.ts';
 export function makeRequestPath(
   { config, live, log, clock, random, meters, pace, inFlight, dispatcher, closers }: Base,
   { access, fleet }: Engines,
-  { table, watch, chooser, admission, holdQueue, noWorkers, bodyThread, policyMeters, tracing }: Choice,
+  { table, homes, watch, chooser, admission, holdQueue, noWorkers, bodyThread, policyMeters, tracing }: Choice,
   { recorder, loaded, swaps, fireworks, responses, resume }: Extensions,
   { endpoints, peers, rows }: Own,
 ) {
@@ -63,7 +63,7 @@ export function makeRequestPath(
   const pairs = pairStyleOf(kind, pairOptions, clock, bodyThread);
   const options = live.of(forwardOptions);
   const failover = new Failover({ options, clock, random, eligibleFor: (x) => chooser.eligibleFor(x) });
-  const requestLogs = new RequestLogs(log, live.of(requestLogOptions), rows, () => inFlight);
+  const requestLogs = new RequestLogs(log, live.of(requestLogOptions), rows, () => inFlight, homes);
   closers.add(() => requestLogs.close());
   const sessionEnds = recorder === null ? [] : [recorder.sessionEnds];
   const pipeline = new Pipeline({

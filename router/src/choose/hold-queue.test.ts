@@ -130,6 +130,28 @@ test('the maximum counts from the first hold, however often a request is held ag
   assert.ok(performance.now() - startMs >= 30);
 });
 
+test('a request that is held again has waited since its first hold, with the same limit', async () => {
+  const queue = new HoldQueue();
+  const x = makeExchange();
+  const hold = (): void => queue.hold(x, 'busy', LONG_MS, policy, hold, never);
+  hold();
+  const first = x.waiting!;
+  assert.equal(first.limitMs, LONG_MS);
+  while (performance.now() - first.sinceMs < 5);
+  queue.retryHeld();
+  await nextTick();
+  const again = x.waiting!;
+  assert.notEqual(again, first);
+  assert.ok(again.sinceMs < performance.now() - 4.9, 'the first hold counts');
+  assert.ok(Math.abs(again.limitMs - LONG_MS) < 0.001);
+  assert.deepEqual([...queue.oldestMs()], [['busy', again.sinceMs]]);
+  // Another holder has a maximum of its own: the time before is part of the limit.
+  queue.leave(x);
+  queue.hold(x, 'full', 1_000, {}, never, never);
+  assert.equal(x.waiting!.limitMs, x.heldMs + 1_000);
+  queue.leave(x);
+});
+
 test('nothing is placed while all workers are full; with room for few, the holders take turns', async (t) => {
   let places = 0;
   const queue = new HoldQueue(() => places === 0);

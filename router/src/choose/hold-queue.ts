@@ -40,8 +40,8 @@ export class HoldQueue {
   counts(): Map<string, number> {
     const counts = new Map<string, number>();
     for (const { held } of this.#queues.values()) {
-      for (const x of held) {
-        const { reason } = this.#held.get(x)!;
+      for (const { waiting } of held) {
+        const { reason } = waiting!;
         counts.set(reason, (counts.get(reason) ?? 0) + 1);
       }
     }
@@ -52,11 +52,9 @@ export class HoldQueue {
   oldestMs(): Map<string, number> {
     const oldest = new Map<string, number>();
     for (const { held } of this.#queues.values()) {
-      for (const x of held) {
-        const { reason, sinceMs } = this.#held.get(x)!;
-        // An exchange that is asked again stays held, but its entry is new.
-        const firstMs = sinceMs - x.heldMs;
-        oldest.set(reason, Math.min(oldest.get(reason) ?? Infinity, firstMs));
+      for (const { waiting } of held) {
+        const { reason, sinceMs } = waiting!;
+        oldest.set(reason, Math.min(oldest.get(reason) ?? Infinity, sinceMs));
       }
     }
     return oldest;
@@ -68,19 +66,18 @@ export class HoldQueue {
 
   /** `retry` places the exchange again. `expired` is called after `maxMs` in total of holds by this holder. */
   hold(x: Exchange, reason: string, maxMs: number, holder: Placer, retry: () => void, expired: () => void): void {
-    const timer = setTimeout(
-      () => {
-        this.leave(x);
-        expired();
-      },
-      Math.max(0, maxMs - (this.#heldMs.get(holder)?.get(x) ?? 0)),
-    );
+    const leftMs = Math.max(0, maxMs - (this.#heldMs.get(holder)?.get(x) ?? 0));
+    const timer = setTimeout(() => {
+      this.leave(x);
+      expired();
+    }, leftMs);
     let queue = this.#queues.get(holder);
     if (queue === undefined) this.#queues.set(holder, (queue = { holder, held: new LinkedList() }));
     this.size++;
     const sinceMs = performance.now();
     this.#held.set(x, { link: queue.held.push(x), queue, reason, sinceMs, retry, timer });
-    x.waiting = { phase: 'held', reason, sinceMs };
+    // A request that is asked again stays held, but its entry is new.
+    x.waiting = { phase: 'held', reason, sinceMs: sinceMs - x.heldMs, limitMs: x.heldMs + leftMs };
     x.activity = { abort: () => this.leave(x) };
   }
 

@@ -1,4 +1,4 @@
-import type { Exchange, MoveReason } from '../exchange.ts';
+import type { Exchange, MoveReason, Waiting } from '../exchange.ts';
 
 const moveTexts: Readonly<Record<MoveReason, string>> = {
   retry: 'the worker failed the request',
@@ -31,6 +31,52 @@ export const isMoveReason = (name: unknown): boolean => typeof name === 'string'
 export function moveText({ reason, savedSecs }: { reason: MoveReason; savedSecs: number }): string {
   return reason === 'cheaper' ? `cheaper by ${savedSecs.toPrecision(2)} s` : moveTexts[reason];
 }
+
+interface WaitText {
+  readonly waitsFor: string;
+  readonly because: string;
+  /** What follows at the maximum of the wait. */
+  readonly atLimit: string;
+}
+
+/** By reason of a wait. Policies may have further ones. */
+const waitTexts: Readonly<Record<string, WaitText>> = {
+  kv_cache_full: {
+    waitsFor: 'KV cache space',
+    because: 'the contexts of the open sessions exceed what the engines hold',
+    atLimit: 'sent anyway',
+  },
+  workers_full: {
+    waitsFor: 'capacity at a worker',
+    because: 'every worker has --worker-max-inflight requests',
+    atLimit: 'refused',
+  },
+  weight_swap: {
+    waitsFor: 'the end of a weight swap',
+    because: 'the weights of its worker are being replaced',
+    atLimit: 'refused',
+  },
+  concurrency: {
+    waitsFor: 'the end of other requests',
+    because: '--max-concurrent-requests, or --worker-max-inflight of all workers, is reached',
+    atLimit: 'refused',
+  },
+  rate: { waitsFor: 'the rate limit', because: '--rate-limit-tokens-per-second is reached', atLimit: 'refused' },
+};
+
+const waitTextOf = (reason: string): WaitText =>
+  Object.hasOwn(waitTexts, reason)
+    ? waitTexts[reason]!
+    : { waitsFor: `the policy (${reason})`, because: 'it holds the request', atLimit: 'placed or refused' };
+
+/** What a request that is queued or held waits for: `KV cache space: the contexts of …; sent anyway after 60 s`. */
+export function waitText({ reason, limitMs }: Waiting): string {
+  const { waitsFor, because, atLimit } = waitTextOf(reason);
+  return `${waitsFor}: ${because}; ${atLimit} after ${Math.round(limitMs / 100) / 10} s`;
+}
+
+/** What a request was held for: `KV cache space`. */
+export const heldForText = (reason: string): string => waitTextOf(reason).waitsFor;
 
 /** As text: `new`, `home`, `moved: worker unhealthy`, `retry`, `target`, `policy`; `held` without a worker. */
 export function reasonText({ why, move, placement, heldFor }: Exchange): string {

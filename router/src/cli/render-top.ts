@@ -1,4 +1,5 @@
-import { list } from './columns.ts';
+import type { WaitRow } from '../observe/waits.ts';
+import { list, printable } from './columns.ts';
 
 const speeds = ['time_to_first_token_secs', 'inter_token_gap_secs', 'response_secs'] as const;
 /** A worker is slow from this many times the median of the workers with its role on; fewer workers have no median to compare with. */
@@ -13,6 +14,7 @@ export interface RequestRow {
   readonly phase: string;
   readonly reason: string;
   readonly age_secs: number;
+  readonly waiting_secs: number | null;
   readonly last_byte_secs: number | null;
 }
 interface Move {
@@ -50,6 +52,7 @@ export interface Snapshot {
   readonly requests: {
     readonly total: number;
     readonly phases: Readonly<Record<string, number>>;
+    readonly waits: readonly WaitRow[];
     readonly requests: readonly RequestRow[];
   };
   readonly sessions: SessionList;
@@ -71,6 +74,7 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
     `turnout at ${url}`,
     `workers    ${workers.length}, ${available} available`,
     `requests   ${requests.total}${phases}`,
+    ...requests.waits.flatMap(waitLines),
     `sessions   ${sessions.total}, moves: ${sum(sessions.moves_by_reason)}${moves}`,
   ];
   const homes = new Map<string, number>();
@@ -87,12 +91,13 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
       ...speeds.map((speed) => millis(worker.last_minute?.[speed] ?? null)),
       slow.get(worker)!,
     ]),
-    list('REQUEST SESSION WORKER PHASE AGE LAST-BYTE REASON', size.rows, requests.requests, (x) => [
+    list('REQUEST SESSION WORKER PHASE AGE WAITED LAST-BYTE REASON', size.rows, requests.requests, (x) => [
       x.id,
       x.session ?? '-',
       x.worker ?? '-',
       x.phase,
       secs(x.age_secs),
+      x.waiting_secs === null ? '-' : secs(x.waiting_secs),
       x.last_byte_secs === null ? '-' : secs(x.last_byte_secs),
       x.reason,
     ]),
@@ -115,6 +120,17 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
   ];
   const shown = lists.flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines]));
   return `${[...summary, ...shown].map((line) => line.slice(0, size.columns)).join('\n')}\n`;
+}
+
+/** How many requests wait for one reason, which one has waited longest, and for what. */
+function waitLines({ phase, reason, count, waits_for: waitsFor, oldest }: WaitRow): string[] {
+  const { id, session, turn, waiting_secs: waited, limit_secs: limit } = oldest;
+  const who = session === null ? `request ${printable(id)}` : `session ${printable(session)}`;
+  const which = turn === null ? '' : `, turn ${turn}`;
+  return [
+    `${phase.padEnd(10)} ${count} ${printable(reason)}, the oldest for ${secs(waited)} of ${secs(limit)}: ${who}${which}`,
+    `           waits for ${printable(waitsFor, Infinity)}`,
+  ];
 }
 
 /** `← slow: 4.1 times the median`, of what is farthest from it; '' for a worker like the others. */

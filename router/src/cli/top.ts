@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ConfigError } from '../config/load.ts';
 import { askRouter } from './ask-router.ts';
-import { type RequestRow, type SessionList, type Snapshot, type WorkerRow, renderTop } from './render-top.ts';
+import { type SessionList, type Snapshot, type WorkerRow, renderTop } from './render-top.ts';
 
 export interface TopFlags {
   readonly apiKey?: string;
@@ -34,8 +34,8 @@ export async function top(url: string, flags: TopFlags, screen: Screen): Promise
       rows: rows ?? (isLive ? rowsOf(screen) : DEFAULT_ROWS),
       columns: screen.columns ?? Infinity,
     });
-    // Cursor to the top, then clear to the end, without flicker.
-    screen.write(isLive ? `\x1b[H\x1b[J${text}` : text);
+    // Cursor to the top, then clear to the end, without flicker. More lines than the screen has would scroll the summary away.
+    screen.write(isLive ? `\x1b[H\x1b[J${text.split('\n', (screen.rows ?? 40) - 1).join('\n')}\n` : text);
     if (flags.once === true) return;
     if (!isLive) screen.write('\n');
     await delay(intervalMs);
@@ -49,7 +49,7 @@ async function look(url: string, flags: TopFlags): Promise<Snapshot> {
   const query = flags.session === undefined ? '' : `?session=${encodeURIComponent(flags.session)}`;
   const get = async <T>(path: string): Promise<T> => (await (await askRouter(url, path, flags.apiKey)).json()) as T;
   const [requests, sessions, { workers }] = await Promise.all([
-    get<{ total: number; phases: Record<string, number>; requests: RequestRow[] }>(`/requests${query}`),
+    get<Snapshot['requests']>(`/requests${query}`),
     get<SessionList>(`/sessions${query === '' ? '?limit=10000' : query}`),
     get<{ workers: WorkerRow[] }>('/workers'),
   ]);

@@ -1,4 +1,5 @@
 import { moveText } from '../choose/reason-text.ts';
+import type { SessionHomes } from '../choose/session-homes.ts';
 import { sessionOf } from '../classify/routing-keys.ts';
 import type { Config } from '../config/options.ts';
 import type { Exchange, Move } from '../exchange.ts';
@@ -29,9 +30,15 @@ export class RequestLogs {
   readonly #waits: WaitWatch;
 
   /** @param requests those in flight */
-  constructor(log: Logger, options: RequestLogOptions, rows: ExchangeRows, requests: () => Iterable<Exchange>) {
+  constructor(
+    log: Logger,
+    options: RequestLogOptions,
+    rows: ExchangeRows,
+    requests: () => Iterable<Exchange>,
+    homes: SessionHomes,
+  ) {
     this.refusals = new RefusalLog(log, options);
-    this.#waits = new WaitWatch(log, options, requests);
+    this.#waits = new WaitWatch(log, options, requests, homes);
     this.observers = [this.refusals, attemptLog(log), pluginHints(log)];
     rows.listen(exchangeLog(log, options));
   }

@@ -1,88 +1,87 @@
+import type { SessionHomes } from '../choose/session-homes.ts';
 import { sessionOf } from '../classify/routing-keys.ts';
 import type { Exchange } from '../exchange.ts';
 import { REASONS } from '../fleet/worker.ts';
 import type { Logger } from './log.ts';
+import { type WaitRow, waitsOf } from './waits.ts';
 
 /** A warning is logged for requests that are queued or held for longer, and for silent streams at unhealthy workers. */
 const LONG_MS = 30_000;
 /** The interval between warnings. */
 const REPEAT_MS = 30_000;
 
-/** The requests that wait for one cause: their number and the oldest. */
-class Waiters {
-  count = 0;
-  #oldest: Exchange | null = null;
-  #oldestMs = 0;
-  readonly #whyOf: (x: Exchange) => object;
-
-  constructor(whyOf: (x: Exchange) => object) {
-    this.#whyOf = whyOf;
-  }
-
-  add(x: Exchange, waitedMs: number): void {
-    this.count++;
-    if (this.#oldest !== null && waitedMs <= this.#oldestMs) return;
-    this.#oldest = x;
-    this.#oldestMs = waitedMs;
-  }
-
-  /** As fields of a log line. */
-  describe(sessionHeaders: readonly string[]): object {
-    const x = this.#oldest!;
-    const session = sessionOf(x, sessionHeaders);
-    return {
-      count: this.count,
-      oldestSecs: Math.round(this.#oldestMs / 1000),
-      requestId: x.head.requestId,
-      ...(session === '' ? {} : { session }),
-      ...this.#whyOf(x),
-    };
-  }
-}
-
-/** Logs a warning while requests are held for long, or wait at an unhealthy worker. */
+/** Logs a warning while requests are held or queued for long, or wait at an unhealthy worker. */
 export class WaitWatch {
   readonly #log: Logger;
   readonly #options: { readonly sessionHeaders: readonly string[] };
   readonly #requests: () => Iterable<Exchange>;
+  readonly #homes: SessionHomes;
   #saidMs = -Infinity;
 
   constructor(
     log: Logger,
     options: { readonly sessionHeaders: readonly string[] },
     requests: () => Iterable<Exchange>,
+    homes: SessionHomes,
   ) {
     this.#log = log;
     this.#options = options;
     this.#requests = requests;
+    this.#homes = homes;
   }
 
   sweep(nowMs: number): void {
     if (nowMs - this.#saidMs < REPEAT_MS) return;
-    const held = new Waiters(({ waiting }) => ({ reason: waiting!.reason }));
-    const stuck = new Waiters((x) => ({ worker: x.worker!.url }));
+    const waiting: Exchange[] = [];
+    const silent: Exchange[] = [];
     for (const x of this.#requests()) {
-      const { waiting, worker } = x;
-      if (waiting !== null) {
-        const waitedMs = nowMs - waiting.sinceMs;
-        if (waitedMs > LONG_MS) held.add(x, waitedMs);
-      } else if (x.isCounted && worker !== null && (worker.reasons & (REASONS.unhealthy | REASONS.hung)) !== 0) {
-        // A stream counts only if it is silent.
-        const silentMs = nowMs - (x.firstByteMs === 0 ? x.startMs : x.lastByteMs);
-        if (x.firstByteMs === 0 || silentMs > LONG_MS) stuck.add(x, silentMs);
-      }
+      if (x.waiting === null) {
+        if (isSilent(x, nowMs)) silent.push(x);
+      } else if (nowMs - x.waiting.sinceMs > LONG_MS) waiting.push(x);
     }
-    if (held.count === 0 && stuck.count === 0) return;
+    if (waiting.length === 0 && silent.length === 0) return;
     this.#saidMs = nowMs;
     const { sessionHeaders } = this.#options;
-    const fields = {
-      ...(held.count === 0 ? {} : { held: held.describe(sessionHeaders) }),
-      ...(stuck.count === 0 ? {} : { atUnhealthyWorkers: stuck.describe(sessionHeaders) }),
-    };
-    const parts = [
-      ...(held.count === 0 ? [] : [`${held.count} held for more than ${LONG_MS / 1000} s`]),
-      ...(stuck.count === 0 ? [] : [`${stuck.count} waiting at unhealthy workers`]),
-    ];
+    const waits = waitsOf(waiting, this.#homes, sessionHeaders, nowMs);
+    const fields: Record<string, object> = {};
+    const parts: string[] = [];
+    for (const phase of ['held', 'queued'] as const) {
+      const rows = waits.filter((row) => row.phase === phase);
+      if (rows.length === 0) continue;
+      fields[phase] = rows.map(waitFields);
+      parts.push(`${rows.reduce((sum, { count }) => sum + count, 0)} ${phase} for more than ${LONG_MS / 1000} s`);
+    }
+    if (silent.length > 0) {
+      const oldest = silent.reduce((a, b) => (heardMs(a) <= heardMs(b) ? a : b));
+      fields['atUnhealthyWorkers'] = {
+        count: silent.length,
+        oldestSecs: Math.round((nowMs - heardMs(oldest)) / 1000),
+        ...namesOf(oldest.head.requestId, sessionOf(oldest, sessionHeaders)),
+        worker: oldest.worker!.url,
+      };
+      parts.push(`${silent.length} waiting at unhealthy workers`);
+    }
     this.#log.warn(fields, `requests wait: ${parts.join(', ')}`);
   }
 }
+
+/** When its worker sent the last byte, or when the request came. */
+const heardMs = ({ firstByteMs, lastByteMs, startMs }: Exchange): number => (firstByteMs === 0 ? startMs : lastByteMs);
+
+/** It waits at an unhealthy worker. A stream counts only if it is silent. */
+function isSilent(x: Exchange, nowMs: number): boolean {
+  const { worker } = x;
+  if (!x.isCounted || worker === null || (worker.reasons & (REASONS.unhealthy | REASONS.hung)) === 0) return false;
+  return x.firstByteMs === 0 || nowMs - x.lastByteMs > LONG_MS;
+}
+
+const waitFields = ({ count, reason, waits_for: waitsFor, oldest }: WaitRow) => ({
+  count,
+  oldestSecs: Math.round(oldest.waiting_secs),
+  ...namesOf(oldest.id, oldest.session ?? ''),
+  ...(oldest.turn === null ? {} : { turn: oldest.turn }),
+  reason,
+  waitsFor,
+});
+
+const namesOf = (requestId: string, session: string) => ({ requestId, ...(session === '' ? {} : { session }) });

@@ -127,7 +127,10 @@ test('a request that is held: for what, and since when', async (t) => {
   await until('one is held', () => [...router.pipeline.inFlight].some(({ waiting }) => waiting?.phase === 'held'));
   const waiting = [...router.pipeline.inFlight].find((x) => x.waiting !== null)!.head.requestId;
   const [shown] = (await explain(waiting)).in_flight;
-  match(shown!.story.join(' '), /^It has been held for [\d.]+ s: every worker had --worker-max-inflight requests\.$/);
+  match(
+    shown!.story.join(' '),
+    /^It has been held for [\d.]+ s: it waits for capacity at a worker: every worker has --worker-max-inflight requests; refused after 60 s\.$/,
+  );
   const [other] = (await explain(waiting === 'a' ? 'b' : 'a')).in_flight;
   match(other!.story.join(' '), /It waits for the first byte of the response of http/);
   asked.answer('{}');
@@ -135,7 +138,7 @@ test('a request that is held: for what, and since when', async (t) => {
   await Promise.all([first, second]);
   await until('both have ended', () => router.pipeline.inFlight.size === 0);
   const [over] = (await explain(waiting)).exchanges;
-  match(over!.story[0]!, /^It was held for [\d.]+ m?s: every worker had --worker-max-inflight requests\.$/);
+  match(over!.story[0]!, /^It was held for [\d.]+ m?s: it waited for capacity at a worker\.$/);
 });
 
 test('what is not known, and a router that keeps no requests', async (t) => {

@@ -1,5 +1,6 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import type { WaitRow } from '../../src/observe/waits.ts';
 import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
@@ -11,6 +12,7 @@ import { until } from '../harness/within.ts';
 interface Requests {
   readonly total: number;
   readonly phases: Record<string, number>;
+  readonly waits: readonly WaitRow[];
   readonly matching: number;
   readonly requests: readonly Record<string, unknown>[];
 }
@@ -111,7 +113,11 @@ test('GET /requests: each request under way with its session, worker and phase',
 
 test('GET /requests: what is held says why', async (t) => {
   const engine = await startEngine(t);
-  const router = await startTestRouter(t, { workerUrls: [engine.url], workerMaxInflight: 1 });
+  const router = await startTestRouter(t, {
+    workerUrls: [engine.url],
+    workerMaxInflight: 1,
+    policy: 'sticky_least_loaded',
+  });
   const clients = await Promise.all(['r1', 'r2'].map(() => connectClient(t, router.url)));
   clients[0]!.write(turn('s1', 'r1'));
   await engine.next();
@@ -119,7 +125,17 @@ test('GET /requests: what is held says why', async (t) => {
   router.fleet.begin(router.fleet.workers[1]!);
   clients[1]!.write(turn('s2', 'r2'));
   await until('it is held', () => [...router.pipeline.inFlight].some((x) => x.waiting?.phase === 'held'));
-  const { requests } = await get<Requests>(t, router.url, '/requests?phase=held');
+  const { requests, waits } = await get<Requests>(t, router.url, '/requests?phase=held');
+  equal(typeof waits[0]!.oldest.waiting_secs, 'number');
+  deepEqual(waits, [
+    {
+      phase: 'held',
+      reason: 'workers_full',
+      count: 1,
+      waits_for: 'capacity at a worker: every worker has --worker-max-inflight requests; refused after 60 s',
+      oldest: { id: 'r2', session: 's2', turn: 1, waiting_secs: waits[0]!.oldest.waiting_secs, limit_secs: 60 },
+    },
+  ]);
   deepEqual(
     requests.map(({ id, session, worker, reason }) => [id, session, worker, reason]),
     [['r2', 's2', null, 'workers_full']],

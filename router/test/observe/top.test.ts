@@ -120,7 +120,7 @@ test('one engine of four is slow: turnout top lists it first and says so', () =>
   const text = renderTop(
     {
       url: 'http://r',
-      requests: { total: 0, phases: {}, requests: [] },
+      requests: { total: 0, phases: {}, waits: [], requests: [] },
       sessions: { total: 0, moves_by_reason: {}, sessions: [], recent_moves: [] },
       workers: [1.1, 1, 0.9, 5].map((times, i) => ({
         url: `http://w${i}`,
@@ -139,6 +139,42 @@ test('one engine of four is slow: turnout top lists it first and says so', () =>
     rows.split('\n').map((row) => [row.split(' ')[0], row.includes('slow')]),
     [['http://w3', true], ...[0, 1, 2].map((i) => [`http://w${i}`, false]), ['', false]],
   );
+});
+
+test('of twelve held turns: which is the oldest, since when, its limit and what they wait for', () => {
+  const waits = [
+    {
+      phase: 'held',
+      reason: 'kv_cache_full',
+      count: 12,
+      waits_for:
+        'KV cache space: the contexts of the open sessions exceed what the engines hold; sent anyway after 60 s',
+      oldest: { id: 'r8', session: 's\x1b8', turn: 7, waiting_secs: 31.1, limit_secs: 60 },
+    },
+    {
+      phase: 'queued',
+      reason: 'rate',
+      count: 1,
+      waits_for: 'the rate limit',
+      oldest: { id: 'r9', session: null, turn: null, waiting_secs: 2, limit_secs: 60 },
+    },
+  ] as const;
+  const text = renderTop(
+    {
+      url: 'http://r',
+      requests: { total: 13, phases: { held: 12, queued: 1 }, waits, requests: [] },
+      sessions: { total: 13, moves_by_reason: {}, sessions: [], recent_moves: [] },
+      workers: [],
+    },
+    { rows: 2, columns: 200 },
+  );
+  deepEqual(text.split('\n').slice(2, 7), [
+    'requests   13 (12 held, 1 queued)',
+    'held       12 kv_cache_full, the oldest for 31.1s of 60s: session s?8, turn 7',
+    '           waits for KV cache space: the contexts of the open sessions exceed what the engines hold; sent anyway after 60 s',
+    'queued     1 rate, the oldest for 2s of 60s: request r9',
+    '           waits for the rate limit',
+  ]);
 });
 
 test('piped without --once: a snapshot at each interval', async (t) => {
@@ -165,12 +201,12 @@ test('a router that does not answer, that wants a key, or that is none: a line, 
 });
 
 test('what clients name can not steer the terminal, and long lists end', () => {
-  const row = { worker: null, phase: 'held', reason: 'r', age_secs: 1.5, last_byte_secs: null };
+  const row = { worker: null, phase: 'held', reason: 'r', age_secs: 1.5, waiting_secs: 1.2, last_byte_secs: null };
   const requests = Array.from({ length: 5 }, (_, i) => ({ ...row, id: `r${i}`, session: 's\x1b[2J\n\u009b' }));
   const text = renderTop(
     {
       url: 'http://r',
-      requests: { total: 5, phases: { held: 5 }, requests },
+      requests: { total: 5, phases: { held: 5 }, waits: [], requests },
       sessions: { total: 0, moves_by_reason: {}, sessions: [], recent_moves: [] },
       workers: [],
     },
@@ -184,9 +220,9 @@ test('what clients name can not steer the terminal, and long lists end', () => {
       'requests   5 (5 held)',
       'sessions   0, moves: 0',
       '',
-      'REQUEST  SESSION  WORKER  PHASE  AGE   LAST-BYTE  REASON',
-      'r0       s?[2J??  -       held   1.5s  -          r',
-      'r1       s?[2J??  -       held   1.5s  -          r',
+      'REQUEST  SESSION  WORKER  PHASE  AGE   WAITED  LAST-BYTE  REASON',
+      'r0       s?[2J??  -       held   1.5s  1.2s    -          r',
+      'r1       s?[2J??  -       held   1.5s  1.2s    -          r',
       '… 3 more',
       '',
     ].join('\n'),

@@ -1,6 +1,6 @@
-import type { Exchange } from '../../exchange.ts';
 import type { ExchangeRow } from '../../observe/exchange-rows.ts';
 import type { History } from '../../observe/history.ts';
+import { waitsOf } from '../../observe/waits.ts';
 import { EngineLoads } from './engine-loads.ts';
 import type { About, TableName, Totals } from './protocol.ts';
 import { RowTable } from './row-table.ts';
@@ -12,14 +12,11 @@ import { type WorkerSources, putWorkers } from './worker-rows.ts';
 export interface FeedSources extends WorkerSources, SessionSources {
   readonly about: () => About;
   readonly history: History;
-  readonly held: () => ReadonlyMap<string, number>;
-  readonly queued: () => Readonly<Record<string, number>>;
   readonly healthTimeoutMs: () => number;
   /** Passes the row of each exchange that ends. @returns stops it */
   readonly exchanges: (take: (row: ExchangeRow) => void) => () => void;
   /** The rows of the last exchanges that have ended, at most so many; oldest first. */
   readonly lastExchanges: (count: number) => readonly ExchangeRow[];
-  readonly requests: () => Iterable<Exchange>;
 }
 
 const EVERY_MS = 1_000;
@@ -99,7 +96,7 @@ export class FeedTables {
   async #look(): Promise<void> {
     if (this.#isLooking) return;
     this.#isLooking = true;
-    const { swaps, homes, held, queued } = this.#sources;
+    const { swaps, homes, requests, sessionHeaders } = this.#sources;
     const tick = this.tick + 1;
     this.#loads.ask();
     putWorkers(this.#sources, this.#loads, this.tables.workers, tick);
@@ -109,8 +106,7 @@ export class FeedTables {
       sessions: homes.size,
       moves: Object.fromEntries(homes.movesByReason),
       phases: this.#sessions.phases,
-      held: Object.fromEntries(held()),
-      queued: queued(),
+      waits: waitsOf(requests(), homes, sessionHeaders(), performance.now()),
     };
     this.endedCount += this.#ended.at(-1)!.count;
     this.tick = tick;

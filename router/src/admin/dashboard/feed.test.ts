@@ -55,8 +55,6 @@ function start(t: TestContext): Scene {
     swaps: null,
     requests: () => [],
     sessionHeaders: () => [],
-    held: () => new Map(),
-    queued: () => ({}),
     healthTimeoutMs: () => 1_000,
     about: () => ({ version: '1', policies: [], started_at: 0, swaps: false, captures: false }),
     lastExchanges: (count) => ended.slice(-count),

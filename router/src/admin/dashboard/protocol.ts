@@ -2,6 +2,7 @@ import type { BreakerState } from '../../fleet/breaker.ts';
 import type { MoveReason, Why } from '../../exchange.ts';
 import type { ExchangeRow } from '../../observe/exchange-rows.ts';
 import type { historyFields } from '../../observe/history.ts';
+import type { WaitRow } from '../../observe/waits.ts';
 import type { Reason, Role } from '../../fleet/worker.ts';
 import type { Phase } from '../request-phase.ts';
 
@@ -77,8 +78,9 @@ export interface SessionRow {
   } | null;
   /** What its oldest request in flight waits for. */
   readonly phase: Phase | null;
-  /** Why it is queued or held, and since when. */
+  /** The reason for which it is queued or held, as `waitText` too, and since when. */
   readonly waits_for: string | null;
+  readonly waits_text: string | null;
   readonly waits_since: number | null;
 }
 
@@ -112,9 +114,8 @@ export interface Totals {
   readonly moves: Readonly<Record<string, number>>;
   /** Requests in flight, by what they wait for. */
   readonly phases: Readonly<Partial<Record<Phase, number>>>;
-  /** Held requests, by reason. */
-  readonly held: Readonly<Record<string, number>>;
-  readonly queued: Readonly<Record<string, number>>;
+  /** Requests that are queued or held, by reason. */
+  readonly waits: readonly WaitRow[];
 }
 
 export interface About {

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { moveText } from '../../choose/reason-text.ts';
+import { moveText, waitText } from '../../choose/reason-text.ts';
 import type { SessionHome, SessionHomes } from '../../choose/session-homes.ts';
 import { groupOf, sessionOf } from '../../classify/routing-keys.ts';
-import type { Exchange } from '../../exchange.ts';
+import type { Exchange, Waiting } from '../../exchange.ts';
 import { type Phase, phaseOf } from '../request-phase.ts';
 import type { SessionRow } from './protocol.ts';
 import type { RowTable } from './row-table.ts';
@@ -23,7 +23,7 @@ const CLOCK_MS = 500;
 interface InFlight {
   readonly phase: Phase;
   /** null: it does not wait for admission or a worker. */
-  readonly wait: { readonly reason: string; readonly sinceMs: number; readonly group: string } | null;
+  readonly wait: (Waiting & { readonly group: string }) | null;
 }
 
 /** Keeps the rows of sessions. Only those that may have changed since the last time are written again. */
@@ -52,7 +52,8 @@ export class SessionRows {
       if (surplus-- > 0) continue;
       const now = this.#inFlight.get(session);
       const was = before.get(session);
-      if (home.lastMs < changedMs && now?.phase === was?.phase && now?.wait?.sinceMs === was?.wait?.sinceMs) continue;
+      const waitsAsBefore = now?.wait?.sinceMs === was?.wait?.sinceMs && now?.wait?.reason === was?.wait?.reason;
+      if (home.lastMs < changedMs && now?.phase === was?.phase && waitsAsBefore) continue;
       table.put(session, JSON.stringify(rowOf(session, home, now)), tick);
     }
     for (const [session, now] of this.#inFlight) {
@@ -100,6 +101,7 @@ function rowOf(session: string, home: SessionHome | null, now: InFlight | undefi
     move: move === null ? null : { from: move.from, reason: move.reason, text: moveText(move), at: unixMs(move.atMs) },
     phase: now?.phase ?? null,
     waits_for: now?.wait?.reason ?? null,
+    waits_text: now?.wait == null ? null : waitText(now.wait),
     waits_since: now?.wait == null ? null : unixMs(now.wait.sinceMs),
   };
 }
