@@ -100,6 +100,13 @@ test('the last worker of a model is never taken out', (t) => {
   assert.deepEqual(events, ['opened', 'panic', 'opened', 'panic']);
 });
 
+test('workers whose engines list no models are taken out', (t) => {
+  const { fleet, workers, fail } = scene(t, 3, 50);
+  for (const worker of workers) worker.models = new Map();
+  fail(workers[0]!);
+  assert.deepEqual(fleet.eligible, workers.slice(1));
+});
+
 test('of a small fleet one at least may go', (t) => {
   const { fleet, workers, fail } = scene(t, 3, 10);
   for (const worker of workers) fail(worker);
