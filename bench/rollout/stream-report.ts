@@ -86,14 +86,14 @@ ${agreementText(faultsOf(comparisons))}
   first ${warmUpSeconds} are not measured. A session begins when another has ended.
 - Fleet: ${engineCount} simulated vLLM engines with ${engine.kvTokens / 1000}k KV tokens, half of what the sessions want to hold on average. An engine has a quarter
   of the sessions of stream-2x, so a sequence, a KV token and a prompt token cost ${weight} times as much: the fleet is as busy.
-- Over sockets: one run, in which each policy has its own engines; a simulated second takes ${timeScale} s. Requests are streamed chats of exactly the tokens that the trace says, an
-  event of a stream has 8 tokens. turnout gets \`x-session-id\`, and the session end signal with the last turn; ThunderAgent gets
+- Over sockets: one run, in which each policy has its own engines; a simulated second takes ${timeScale} s. Requests are streamed chats
+  of exactly the tokens that the trace says, an event of a stream has 8 tokens. turnout gets \`x-session-id\`, and the session end signal with the last turn; ThunderAgent gets
   \`program_id\`, and \`POST /programs/release\` after the last turn. Clients send a turn again as the OpenAI client does, after a
   status of 500 or an error of the connection.
 - Virtual: the mean of ${first.virtual.length} runs ± their deviation; the first as it is, the others with tool calls up to 60 ms longer.
 - ThunderAgent: the last commit of 2026-02-11, with the line mended at which its resume raises an error, its options as they are by
   default; its interval of 5 s lasts 5 simulated seconds.
-- A hold lasts until the engine has read the turn (over sockets to ${(0.5 / timeScale).toFixed(0)} simulated seconds). \`oldest open\`: the largest age of a session.
+- A hold lasts until the engine has read the turn (over sockets to ${0.5 / timeScale} simulated seconds). \`oldest open\`: the largest age of a session.
 
 ## Processor time over sockets
 
