@@ -92,8 +92,8 @@ ${new Date().toISOString().slice(0, 10)} · ${machine()}
 
 Mean ± deviation over the seeds ${seedsText()}. Every time is one of the simulation's
 virtual clock: the machine has no part in it. ${Object.keys(shipped).join(', ')} are the shipped
-policy itself: after an earlier batch (a stream has none), in a first batch, without signals of sessions' ends, and without letting
-sessions wait. The others are peers' policies, modelled from their documentation and sources; thunder_agent with its defaults, with
+policy itself: after an earlier batch (a stream has none), in a first batch, without signals of sessions' ends, without letting
+sessions wait, and with waits of up to 1,800 s instead of 60 s. The others are peers' policies, modelled from their documentation and sources; thunder_agent with its defaults, with
 its option for decay, and as its documentation describes it. How far running routers and engines agree with the simulation:
 [bench/rollout/report.md](../rollout/report.md). To repeat:
 \`npm run bench:policies -- --jobs 2\`.`;
