@@ -51,12 +51,12 @@ export const alerts: readonly Alert[] = [
   },
   {
     alert: 'TurnoutRequestsHeldTooLong',
-    expr: 'turnout_held_oldest_seconds > 900',
+    expr: 'turnout_held_oldest_seconds > 240',
     for: '1m',
     severity: 'warning',
     summary: 'A request has been held for {{ $value | humanizeDuration }} ({{ $labels.reason }})',
     description:
-      'kv_cache_full: the open sessions need more KV cache than the fleet has, or sessions end without the session end signal. weight_swap: a weight swap does not end. workers_full: all workers are at --worker-max-inflight. GET /requests?phase=held lists the requests.',
+      'Many clients give up after 300 s. kv_cache_full: --residency-max-wait-secs is above 60 s, and the open sessions need more KV cache than the fleet has, or sessions end without the session end signal. weight_swap: a weight swap does not end. workers_full: all workers are at --worker-max-inflight. GET /requests?phase=held lists the requests.',
   },
   {
     alert: 'TurnoutRequestsRefused',

@@ -196,7 +196,7 @@ test('the size of the prefix index of a policy that has one', async (t) => {
     await ask(router, 'else ');
     const [more, moreBytes] = await sizes(router, policy);
     ok(more >= 2 * blocks - 1, `${policy}: ${blocks}, ${more}`);
-    equal(moreBytes - bytes, 32 * (more - blocks));
+    equal(moreBytes - bytes, 40 * (more - blocks));
     await fetch(`${router.url}/flush_cache`, { method: 'POST' });
     deepEqual(await sizes(router, policy), [0, moreBytes]);
   }
