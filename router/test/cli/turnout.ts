@@ -15,8 +15,14 @@ export interface Turnout {
 }
 
 /** Runs the command line as a user would. It is ended with the test. `shell`: words before it, such as `ulimit -n 64`. */
-export function turnout(t: TestContext, args: readonly string[], env: NodeJS.ProcessEnv = {}, shell?: string): Turnout {
-  const all = [process.execPath, program, ...args];
+export function turnout(
+  t: TestContext,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+  shell?: string,
+  entry = program,
+): Turnout {
+  const all = [process.execPath, entry, ...args];
   const [command = '', ...words] = shell === undefined ? all : ['sh', '-c', `${shell}; exec "$@"`, 'sh', ...all];
   const child = spawn(command, words, { env: { ...process.env, ...env } });
   let text = '';

@@ -8,6 +8,7 @@ import { STREAM_HEAD, answer, startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { moduleOf } from '../harness/plugin-module.ts';
 import { EventReader } from '../harness/stalling-engine.ts';
+import { ofSources } from '../harness/program.ts';
 
 const source = (path: string): string => pathToFileURL(join(import.meta.dirname, '../../src', path)).href;
 
@@ -43,7 +44,9 @@ const FAULTY = `{
 test('a bug of the router ends its own request with 500 or as truncated, and the router goes on', async (t) => {
   const engine = await startEngine(t);
   const ports = ['--port', '0', '--prometheus-port', '0', '--worker-urls', engine.url, '--disable-health-check'];
-  const run = turnout(t, ['serve', ...ports, '--disable-retries', '--plugin', moduleOf(t, FAULTY, 'faulty.mjs')]);
+  const args = ['serve', ...ports, '--disable-retries', '--plugin', moduleOf(t, FAULTY, 'faulty.mjs')];
+  // The plugin changes modules of the sources.
+  const run = turnout(t, args, {}, undefined, ofSources);
   const url = (await run.says(/listening on (http:[\w.:/]+)/))[1]!;
   const post = (headers: Record<string, string>) =>
     fetch(`${url}/generate`, { method: 'POST', headers, body: '{"text":"a"}' });

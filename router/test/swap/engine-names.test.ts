@@ -150,6 +150,8 @@ for (const query of ['', '?worker=']) {
     const path = `/update_weights_from_disk${query === '' ? '' : query + encodeURIComponent(engine!.url)}`;
     const order = { model_path: '/elsewhere', weight_version: 'step-8', flush_cache: false };
     assert.equal((await scene.post(path, order)).status, 200);
+    const known = async (): Promise<string> => (await fetch(`${scene.router.url}/swap`)).text();
+    await until('the update is known', async () => (await known()).includes('"snapshot":"step-8"'));
     await askAll(scene, 'sglang', 0);
     assert.equal(engine!.core.weightVersion, 'step-8', 'it was not loaded over');
     const versions = new Set([...(await recorded(scene)).values()].flat());

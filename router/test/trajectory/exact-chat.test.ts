@@ -246,7 +246,9 @@ test(`${trajectoryCount} chats: engines get the ids that were sampled before, an
     );
   }
   // Every kind of mishap was among them.
-  for (const [kind, count] of Object.entries({ ...seen, deaths: fleet.deaths })) assert.ok(count > 0, kind);
+  // Of few trajectories some kinds may be missing.
+  if (trajectoryCount >= 2_000)
+    for (const [kind, count] of Object.entries({ ...seen, deaths: fleet.deaths })) assert.ok(count > 0, kind);
   t.diagnostic(JSON.stringify({ ...seen, drifted, kept, deaths: fleet.deaths, compared }));
 });
 

@@ -198,7 +198,9 @@ test(`${trajectoryCount} trajectories: text gives back the ids that were sampled
     }
   }
   // Every kind of mishap was among them.
-  for (const [kind, count] of Object.entries({ ...seen, deaths: fleet.deaths })) assert.ok(count > 0, kind);
+  // Of few trajectories some kinds may be missing.
+  if (trajectoryCount >= 2_000)
+    for (const [kind, count] of Object.entries({ ...seen, deaths: fleet.deaths })) assert.ok(count > 0, kind);
   t.diagnostic(JSON.stringify({ ...seen, deaths: fleet.deaths, retrieved: retrieved.length }));
 });
 
