@@ -49,8 +49,8 @@ export function rollout(context: PolicyContext): Policy {
     const { home } = session;
     if (home !== null && !workers.includes(home.worker)) session.settle(null);
     else if (home !== null && mustPause(session, workload)) {
-      request.hasGivenWay = true;
       session.settle(null);
+      session.hasGivenWay = true;
     }
     const isOpen = (state: WorkerState): boolean =>
       state === session.home ||
@@ -89,7 +89,7 @@ export function rollout(context: PolicyContext): Policy {
     },
     whyMoved(x, from, to) {
       const request = tracker.request(x);
-      if (request.hasGivenWay) return { reason: 'no_room' };
+      if (request.session?.hasGivenWay === true) return { reason: 'no_room' };
       if (request.session?.home?.worker !== from) return { reason: 'cache_lost' };
       const savedSecs = cost(request, tracker.workerState(from)) - cost(request, tracker.workerState(to));
       return { reason: 'cheaper', savedSecs: Math.max(0, savedSecs) };

@@ -83,6 +83,8 @@ export class OpenSession implements IndexedSetMember {
   home: WorkerState | null = null;
   contextTokens = 0;
   sharedTokens = 0;
+  /** It has no home because the sessions at its last worker had outgrown the KV cache. */
+  hasGivenWay = false;
   /** The first prompt: the rest of the context is not shared with other sessions. */
   readonly first: FirstPrompt;
   /** The part of the context after that prompt is one entry in the prefix index. */
@@ -117,6 +119,7 @@ export class OpenSession implements IndexedSetMember {
     }
     this.home = home;
     if (home === null) return;
+    this.hasGivenWay = false;
     this.sharedTokens = Math.min(cachedTokens, this.first.tokens);
     if (this.isProven) this.#reside(home);
   }

@@ -40,8 +40,6 @@ export class RolloutRequest {
   isGuest = false;
   /** While it is held: see `rankSecs`. */
   rankSecs = 0;
-  /** Its session left its home because the sessions there had outgrown the KV cache. */
-  hasGivenWay = false;
 
   constructor(
     tracker: object,

@@ -91,7 +91,12 @@ test('a turn that was held for too long is sent as a guest, and the next turn of
   s.answer(x);
   assert.equal(residents(), before, 'a guest is no resident');
   assert.equal(s.policy.homeOf!('guest'), null);
-  s.holds(grown(18_000));
+  const next = grown(18_000);
+  s.holds(next);
+  const [worker] = s.workers;
+  const why = s.policy.whyMoved!(next, worker!, worker!);
+  assert.equal(why.reason, 'no_room', 'not that its worker was away');
+  assert.equal(s.policy.describe!()['guestTurns'], 1);
 });
 
 test('a guest takes room while it runs, and none when it has ended', () => {

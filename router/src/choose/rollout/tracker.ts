@@ -52,6 +52,7 @@ export class RolloutTracker {
   readonly #userKeys = new UserKeys(this.sessions, (session) => this.#close(session, false));
   readonly #unsubscribe: () => void;
   #placed = 0;
+  #guestTurns = 0;
   #answers = 0;
   #ended = 0;
 
@@ -152,6 +153,10 @@ export class RolloutTracker {
       }
       session.grow(promptTokens);
       if (!request.isGuest) session.settle(state, cached);
+      else {
+        session.hasGivenWay = true;
+        this.#guestTurns++;
+      }
     }
     // If the session stays, its entries in the index are renewed when the request ends.
     if (!isHome) {
@@ -211,6 +216,7 @@ export class RolloutTracker {
     const { workload, sessions } = this;
     return {
       openSessions: sessions.proven,
+      guestTurns: this.#guestTurns,
       sessionTtlSecs: Math.round(sessions.ttlMs / 1000),
       expectedAnswerTokens: Math.round(workload.answerTokens),
       expectedTurnTokens: Math.round(workload.turnTokens),
