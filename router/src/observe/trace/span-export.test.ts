@@ -18,7 +18,7 @@ test('spans beyond the limit are dropped and counted while the collector does no
   collector.instead = (response) => waiting.push(() => response.writeHead(200).end('{}'));
   const { log } = recordedLog();
   const spans = new SpanExport({ endpoint: collector.url, log });
-  for (let i = 0; i < 3_000; i++) spans.end(spans.start('s', SpanKind.INTERNAL, 0, null), 1);
+  for (let i = 0; i < 3_000; i++) spans.start('s', SpanKind.INTERNAL, Date.now(), null).end();
   await until('the first batch is sent', () => waiting.length > 0);
   deepEqual(spans.counters, { exported: 0, dropped: 3_000 - 2_048, failed: 0 });
   collector.instead = null;

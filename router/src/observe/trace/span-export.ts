@@ -1,10 +1,15 @@
-import type { SpanContext, SpanKind } from '@opentelemetry/api';
+import { ROOT_CONTEXT, type Span, type SpanContext, type SpanKind, type Tracer, trace } from '@opentelemetry/api';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { defaultResource, detectResources, envDetector, resourceFromAttributes } from '@opentelemetry/resources';
-import { BatchSpanProcessor, type ReadableSpan, type SpanExporter } from '@opentelemetry/sdk-trace';
+import {
+  BatchSpanProcessor,
+  type ReadableSpan,
+  type SpanExporter,
+  type SpanProcessor,
+  TracerProvider,
+} from '@opentelemetry/sdk-trace';
 import { version } from '../../config/version.ts';
 import type { Logger } from '../log.ts';
-import { type SpanOrigin, TraceSpan } from './span.ts';
 
 /** Spans that are not sent yet, those of the batch on its way included: about 4 MB. */
 const MAX_SPANS = 2_048;
@@ -27,8 +32,8 @@ export function tracesUrl(endpoint: string): string {
 /** Sends spans to a collector, in batches. Spans beyond a limit are dropped and counted, and so are those that the collector does not take. */
 export class SpanExport {
   readonly counters = { exported: 0, dropped: 0, failed: 0 };
-  readonly #batches: BatchSpanProcessor;
-  readonly #origin: SpanOrigin;
+  readonly #provider: TracerProvider;
+  readonly #tracer: Tracer;
   readonly #log: Logger;
   readonly #url: string;
   #pending = 0;
@@ -37,7 +42,7 @@ export class SpanExport {
   constructor({ endpoint, log }: SpanExportOptions) {
     this.#log = log;
     this.#url = tracesUrl(endpoint);
-    this.#batches = new BatchSpanProcessor({
+    const batches = new BatchSpanProcessor({
       exporter: this.#counted(new OTLPTraceExporter({ url: this.#url })),
       maxQueueSize: MAX_SPANS,
       maxExportBatchSize: BATCH_SPANS,
@@ -46,30 +51,37 @@ export class SpanExport {
     const resource = defaultResource()
       .merge(resourceFromAttributes({ 'service.name': 'turnout', 'service.version': version }))
       .merge(detectResources({ detectors: [envDetector] }));
-    this.#origin = { resource, instrumentationScope: { name: 'turnout', version } };
+    this.#provider = new TracerProvider({ resource, spanProcessors: [this.#limited(batches)] });
+    this.#tracer = this.#provider.getTracer('turnout', version);
   }
 
-  /** @param parent null: the span begins a trace */
-  start(name: string, kind: SpanKind, startMs: number, parent: SpanContext | null): TraceSpan {
-    return new TraceSpan(this.#origin, name, kind, startMs, parent);
-  }
-
-  end(span: TraceSpan, endMs: number): void {
-    span.end(endMs);
-    if (this.#pending >= MAX_SPANS) {
-      this.counters.dropped++;
-      return;
-    }
-    this.#pending++;
-    this.#batches.onEnd(span);
+  /** @param startMs as all times of spans: of the wall clock @param parent null: the span begins a trace */
+  start(name: string, kind: SpanKind, startMs: number, parent: SpanContext | null): Span {
+    const context = parent === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent);
+    return this.#tracer.startSpan(name, { kind, startTime: startMs }, context);
   }
 
   /** Sends what is left, for a short time at most. */
   async close(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const limit = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_MS)));
-    await Promise.race([this.#batches.shutdown().catch(() => {}), limit]);
+    await Promise.race([this.#provider.shutdown().catch(() => {}), limit]);
     clearTimeout(timer);
+  }
+
+  #limited(batches: SpanProcessor): SpanProcessor {
+    return {
+      onStart: () => {},
+      onEnd: (span) => {
+        if (this.#pending >= MAX_SPANS) this.counters.dropped++;
+        else {
+          this.#pending++;
+          batches.onEnd(span);
+        }
+      },
+      forceFlush: () => batches.forceFlush(),
+      shutdown: () => batches.shutdown(),
+    };
   }
 
   #counted(exporter: SpanExporter): SpanExporter {

@@ -1,11 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { type SpanContext, SpanKind, TraceFlags } from '@opentelemetry/api';
+import { type Attributes, type Span, type SpanContext, SpanKind, SpanStatusCode, TraceFlags } from '@opentelemetry/api';
 import type { Exchange, Failure } from '../../exchange.ts';
-import { sessionOf } from '../../classify/routing-keys.ts';
+import { reasonText } from '../../choose/reason-text.ts';
+import { groupOf, sessionOf } from '../../classify/routing-keys.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { Observer } from '../observer.ts';
-import { attemptAttributes, requestAttributes, shownStatus } from './attributes.ts';
-import type { TraceSpan } from './span.ts';
 import { SpanExport, type SpanExportOptions } from './span-export.ts';
 
 export interface TracingOptions extends SpanExportOptions {
@@ -18,9 +17,9 @@ export interface TracingOptions extends SpanExportOptions {
 
 /** A sampled request in flight. */
 interface Traced {
-  readonly request: TraceSpan;
+  readonly request: Span;
   /** The last attempt; null: none has begun, or it failed. */
-  attempt: TraceSpan | null;
+  attempt: Span | null;
   /** The wall clock when the monotonic one was 0: the same for all spans of the request. */
   readonly originMs: number;
   /** How much of `heldMs` its spans have, and how many of the failures. */
@@ -55,12 +54,12 @@ export class Tracing implements Observer {
     if (x.heldMs > traced.heldMs) this.#stage(traced, 'hold', nowMs - x.heldMs + traced.heldMs, nowMs, x.heldFor);
     traced.heldMs = x.heldMs;
     const why = { 'turnout.policy': this.#options.policyOf(x), 'turnout.reason': x.why };
-    traced.request.event('choose', originMs + nowMs, why);
+    traced.request.addEvent('choose', why, originMs + nowMs);
     // An attempt with a stale connection is not always made again at the same worker.
-    if (traced.attempt !== null) this.export.end(traced.attempt, originMs + nowMs);
-    traced.attempt = this.export.start('attempt', SpanKind.CLIENT, originMs + nowMs, traced.request.context);
-    traced.attempt.add(attemptAttributes(x));
-    const { traceId, spanId } = traced.attempt.context;
+    if (traced.attempt !== null) traced.attempt.end(originMs + nowMs);
+    traced.attempt = this.export.start('attempt', SpanKind.CLIENT, originMs + nowMs, traced.request.spanContext());
+    traced.attempt.setAttributes(attemptAttributes(x));
+    const { traceId, spanId } = traced.attempt.spanContext();
     setParent(x, traceId, spanId, TraceFlags.SAMPLED);
   }
 
@@ -73,12 +72,12 @@ export class Tracing implements Observer {
     const about = { 'error.type': failure, 'turnout.worker': worker.url, 'turnout.detail': detail };
     // A stale connection is replaced within the attempt, and a prefill engine may fail after it did its part.
     if (isAside || failure === 'stale') {
-      attempt.event('failure', originMs + performance.now(), about);
+      attempt.addEvent('failure', about, originMs + performance.now());
       return;
     }
-    attempt.add({ ...about, 'http.response.status_code': failure === 'status' ? Number(detail) : undefined });
-    attempt.fail(detail);
-    this.export.end(attempt, originMs + performance.now());
+    attempt.setAttributes({ ...about, 'http.response.status_code': failure === 'status' ? Number(detail) : undefined });
+    attempt.setStatus({ code: SpanStatusCode.ERROR, message: detail });
+    attempt.end(originMs + performance.now());
     traced.attempt = null;
   }
 
@@ -93,10 +92,11 @@ export class Tracing implements Observer {
     if (x.heldMs > traced.heldMs) this.#stage(traced, 'hold', x.endMs - x.heldMs + traced.heldMs, x.endMs, x.heldFor);
     if (attempt !== null) this.#endAttempt(x, attempt, originMs);
     const session = sessionOf(x, this.#options.sessionHeaders);
-    request.add(requestAttributes(x, session, this.#options.policyOf(x)));
-    if (x.firstByteMs > 0) request.event('first byte', originMs + x.firstByteMs);
-    if (x.error !== null || x.status >= 500) request.fail(x.error?.code ?? '');
-    this.export.end(request, originMs + x.endMs);
+    request.setAttributes(requestAttributes(x, session, this.#options.policyOf(x)));
+    if (x.firstByteMs > 0) request.addEvent('first byte', originMs + x.firstByteMs);
+    if (x.error !== null || x.status >= 500)
+      request.setStatus({ code: SpanStatusCode.ERROR, message: x.error?.code ?? '' });
+    request.end(originMs + x.endMs);
   }
 
   close(): Promise<void> {
@@ -132,22 +132,22 @@ export class Tracing implements Observer {
 
   /** @param startMs monotonic, as `endMs` */
   #stage({ request, originMs }: Traced, name: string, startMs: number, endMs: number, reason = ''): void {
-    const span = this.export.start(name, SpanKind.INTERNAL, originMs + startMs, request.context);
-    if (reason !== '') span.add({ 'turnout.reason': reason });
-    this.export.end(span, originMs + endMs);
+    const span = this.export.start(name, SpanKind.INTERNAL, originMs + startMs, request.spanContext());
+    if (reason !== '') span.setAttributes({ 'turnout.reason': reason });
+    span.end(originMs + endMs);
   }
 
-  #endAttempt(x: Exchange, attempt: TraceSpan, originMs: number): void {
-    if (x.firstByteMs > 0) attempt.event('first byte', originMs + x.firstByteMs);
-    if (x.isStream && x.firstTokenMs > 0) attempt.event('first token', originMs + x.firstTokenMs);
+  #endAttempt(x: Exchange, attempt: Span, originMs: number): void {
+    if (x.firstByteMs > 0) attempt.addEvent('first byte', originMs + x.firstByteMs);
+    if (x.isStream && x.firstTokenMs > 0) attempt.addEvent('first token', originMs + x.firstTokenMs);
     const type = x.error?.code ?? (x.outcome === 'client_left' ? 'client_left' : '');
-    attempt.add({
+    attempt.setAttributes({
       'http.response.status_code': x.status || undefined,
       'turnout.resumed_parts': x.seams.length || undefined,
       'error.type': type || undefined,
     });
-    if (type !== '' || (shownStatus(x) ?? 0) >= 400) attempt.fail(type);
-    this.export.end(attempt, originMs + x.endMs);
+    if (type !== '' || (shownStatus(x) ?? 0) >= 400) attempt.setStatus({ code: SpanStatusCode.ERROR, message: type });
+    attempt.end(originMs + x.endMs);
   }
 }
 
@@ -166,4 +166,71 @@ function readParent(text: string): SpanContext | null {
 function setParent(x: Exchange, traceId: string, spanId: string, flags: number): void {
   x.head.drop('traceparent');
   x.traceLine = `traceparent: 00-${traceId}-${spanId}-0${flags}\r\n`;
+}
+
+// Names of attributes are those of OpenTelemetry's semantic conventions 1.38 where these have one; the others begin with `turnout.`.
+
+/** The operation of a generation as the conventions name it. */
+function operationOf(path: string): string {
+  if (path.includes('embed')) return 'embeddings';
+  return /\/(?:chat|messages|responses)/.test(path) ? 'chat' : 'text_completion';
+}
+
+/** Never a body, a header or a query, except session, group and model. */
+function requestAttributes(x: Exchange, session: string, policy: string): Attributes {
+  const { error, status, usage } = x;
+  const group = groupOf(x) || undefined;
+  return {
+    'http.request.method': x.head.method,
+    'url.path': x.clientPath || x.path,
+    'http.route': x.isGeneration ? x.path : undefined,
+    'http.response.status_code': shownStatus(x),
+    'error.type': error?.code ?? (status >= 500 ? String(status) : undefined),
+    'gen_ai.operation.name': x.isGeneration ? operationOf(x.path) : undefined,
+    'gen_ai.request.model': x.model || undefined,
+    'gen_ai.conversation.id': session || undefined,
+    'gen_ai.usage.input_tokens': counted(usage?.promptTokens),
+    'gen_ai.usage.output_tokens': counted(usage?.outputTokens),
+    'turnout.request_id': x.head.requestId,
+    'turnout.session': session || undefined,
+    'turnout.group': group,
+    'turnout.outcome': x.outcome ?? undefined,
+    'turnout.attempts': x.attempts,
+    'turnout.policy': x.placement === null ? undefined : policy,
+    'turnout.reason': reasonText(x) || undefined,
+    'turnout.worker': x.worker?.url,
+    'turnout.cached_tokens': counted(usage?.cachedTokens),
+    'turnout.response_bytes': x.answerBytes,
+  };
+}
+
+/** Of an attempt, when it begins. */
+function attemptAttributes(x: Exchange): Attributes {
+  const legs = x.placement?.legs ?? [];
+  const worker = legs.at(-1)?.worker;
+  const address = worker === undefined ? undefined : addressOf(worker);
+  return {
+    'http.request.method': x.head.method,
+    'url.path': x.path,
+    'server.address': address?.hostname,
+    'server.port': address?.port,
+    'http.request.resend_count': x.attempts === 0 ? undefined : x.attempts,
+    'gen_ai.operation.name': x.isGeneration ? operationOf(x.path) : undefined,
+    'gen_ai.provider.name': worker?.engine ?? undefined,
+    'turnout.worker': worker?.url,
+    'turnout.prefill_worker': legs.length > 1 ? legs[0]!.worker.url : undefined,
+    'turnout.policy.predicted_cached_tokens': x.predictedTokens < 0 ? undefined : Math.round(x.predictedTokens),
+  };
+}
+
+/** The status that the client got; undefined: none. */
+const shownStatus = ({ error, status }: Exchange): number | undefined =>
+  status > 0 ? status : error?.status || undefined;
+
+const counted = (tokens: number | undefined): number | undefined =>
+  tokens === undefined || tokens < 0 ? undefined : tokens;
+
+function addressOf({ engineUrl }: Worker): { hostname: string; port: number } {
+  const { hostname, port, protocol } = new URL(engineUrl);
+  return { hostname, port: port === '' ? (protocol === 'https:' ? 443 : 80) : Number(port) };
 }
