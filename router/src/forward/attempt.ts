@@ -140,11 +140,11 @@ export class Attempt implements UpstreamUser, Source {
   }
 
   /** The delay of a read is over. */
-  readonly #readOn = (): void => {
+  #readOn(): void {
     if (this.isOver || this.#isSinkFull) return;
     this.#timer?.heard();
     this.#connection.resumeGathered();
-  };
+  }
 
   onBytes(bytes: Buffer, count: number): boolean {
     this.#timer?.heard();
@@ -231,7 +231,7 @@ export class Attempt implements UpstreamUser, Source {
     if (head.isEventStream) {
       this.worker.openStreams++;
       const { pace } = this.#context;
-      if (pace !== null) this.#paced = new PacedReads(pace, this.#readOn);
+      if (pace !== null) this.#paced = new PacedReads(pace, () => this.#readOn());
     }
     if (this.#rules?.isAside(this) === true) return this.#relayFrom(head);
     if (this.sink === this.x.sink) this.x.isAnswerOut = true;
@@ -297,14 +297,10 @@ export class Attempt implements UpstreamUser, Source {
   }
 
   #end(): void {
-    const { sink } = this;
-    if (sink.makeReady === undefined) this.#endNow();
-    else sink.makeReady(() => this.#endNow());
-  }
-
-  #endNow(): void {
-    this.sink.end();
-    this.#listener.ended(this, COMPLETE);
+    this.sink.makeReady(() => {
+      this.sink.end();
+      this.#listener.ended(this, COMPLETE);
+    });
   }
 
   onGone(error: NodeJS.ErrnoException | null): void {
@@ -358,15 +354,12 @@ export class Attempt implements UpstreamUser, Source {
   #cut(detail: string, code: CutCode = 'upstream_reset'): void {
     this.#leave();
     this.#connection.destroy();
-    const { sink } = this;
-    const end = (): void => this.#listener.ended(this, { kind: 'cut', code, detail });
-    if (sink.whenPassed === undefined) end();
-    else sink.whenPassed(end);
+    this.sink.whenPassed(() => this.#listener.ended(this, { kind: 'cut', code, detail }));
   }
 
   /** True between two events of a stream: the router may insert an error event. */
   get isBetweenEvents(): boolean {
-    if (this.sink.hasUnsent === true) return false;
+    if (this.sink.hasUnsent) return false;
     return this.#head?.isEventStream === true && this.#body?.isBetweenEvents === true;
   }
 

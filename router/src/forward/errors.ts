@@ -132,7 +132,7 @@ export const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>
 /** Ends the response with an error: as the whole response where none has begun, else it is truncated. @returns the outcome */
 export function endWith(x: Exchange, error: RouterError, detail: string, mayAddEvent: boolean): 'refused' | 'cut' {
   x.error = error;
-  if (x.isAnswerOut && x.sink.takeBack?.() !== true) {
+  if (x.isAnswerOut && !x.sink.takeBack()) {
     x.sink.cut(detail, mayAddEvent ? finalEvent(x, error) : '');
     return 'cut';
   }

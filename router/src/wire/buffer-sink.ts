@@ -13,6 +13,7 @@ export interface BufferOptions {
 /** Keeps the payload of a response in memory, for requests of the router itself. */
 export class BufferSink implements Sink {
   readonly takesFraming = false;
+  readonly hasUnsent = false;
   source: Source | null = null;
   response: ResponseHead | null = null;
   /** Payload bytes received, kept or not. */
@@ -62,6 +63,18 @@ export class BufferSink implements Sink {
   flush(): boolean {
     this.#onChange();
     return this.#waitingBytes <= this.#maxWaitingBytes;
+  }
+
+  makeReady(done: () => void): void {
+    done();
+  }
+
+  whenPassed(done: () => void): void {
+    done();
+  }
+
+  takeBack(): boolean {
+    return false;
   }
 
   end(): void {

@@ -50,6 +50,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
   /** Its index in the listener's set. */
   setIndex = -1;
   source: Source | null = null;
+  readonly hasUnsent = false;
   /** Learns that the client left, or that the rest of its request is malformed. */
   watcher: ResultListener<ClientConnection> | null = null;
   readonly #tcp: Socket;
@@ -195,6 +196,14 @@ export class ClientConnection implements Sink, IndexedSetMember {
     const { writeMs } = this.#context.options.timeouts;
     if (this.socket.timeout !== writeMs) this.socket.setTimeout(writeMs);
     return false;
+  }
+
+  makeReady(done: () => void): void {
+    done();
+  }
+
+  whenPassed(done: () => void): void {
+    done();
   }
 
   takeBack(): boolean {

@@ -2,7 +2,7 @@ import type { ResponseHead } from './response-head.ts';
 import type { Sink, Source } from './sink.ts';
 
 /** Passes a response on to another sink as it comes. Sinks that stand before another one override what they change. */
-export class PassingSink implements Required<Sink> {
+export class PassingSink implements Sink {
   protected readonly inner: Sink;
 
   constructor(inner: Sink) {
@@ -22,7 +22,7 @@ export class PassingSink implements Required<Sink> {
   }
 
   get hasUnsent(): boolean {
-    return this.inner.hasUnsent === true;
+    return this.inner.hasUnsent;
   }
 
   head(head: ResponseHead): void {
@@ -38,13 +38,11 @@ export class PassingSink implements Required<Sink> {
   }
 
   makeReady(done: () => void): void {
-    if (this.inner.makeReady === undefined) done();
-    else this.inner.makeReady(done);
+    this.inner.makeReady(done);
   }
 
   whenPassed(done: () => void): void {
-    if (this.inner.whenPassed === undefined) done();
-    else this.inner.whenPassed(done);
+    this.inner.whenPassed(done);
   }
 
   end(): void {
@@ -52,7 +50,7 @@ export class PassingSink implements Required<Sink> {
   }
 
   takeBack(): boolean {
-    return this.inner.takeBack?.() === true;
+    return this.inner.takeBack();
   }
 
   cut(reason: string, finalEvent: string): void {

@@ -16,8 +16,8 @@ export interface Sink {
   readonly takesFraming: boolean;
   /** Its `resume` is called when there is room again after `flush` returned false. */
   source: Source | null;
-  /** True: bytes wait in the sink, so nothing can be inserted now. Left out: never. */
-  readonly hasUnsent?: boolean;
+  /** True: bytes wait in the sink, so nothing can be inserted now. */
+  readonly hasUnsent: boolean;
   head(head: ResponseHead): void;
   /** `bytes[start, end)` is valid during the call only. */
   body(bytes: Buffer, start: number, end: number): void;
@@ -25,18 +25,18 @@ export interface Sink {
   flush(): boolean;
   /**
    * Calls `done` when `end` may be called, for sinks that change a complete response: a large one takes several turns of the event loop.
-   * Never calls it if the response is not needed any more. Left out: `end` may be called at once.
+   * Never calls it if the response is not needed any more.
    */
-  makeReady?(done: () => void): void;
-  /** Calls `done` when all bytes were passed on: before `cut`, for sinks that delay bytes. Left out: at once. */
-  whenPassed?(done: () => void): void;
+  makeReady(done: () => void): void;
+  /** Calls `done` when all bytes were passed on: before `cut`, for sinks that delay bytes. */
+  whenPassed(done: () => void): void;
   /** The response is complete. */
   end(): void;
   /** Drops the response if none of it was sent. @returns false: some of it was */
-  takeBack?(): boolean;
+  takeBack(): boolean;
   /** The response is truncated. `finalEvent`: payload that may still be sent; '' for none. */
   cut(reason: string, finalEvent: string): void;
 }
 
 /** Takes the body of a request, without its head. */
-export type BodySink = Required<Pick<Sink, 'hasUnsent' | 'body' | 'flush' | 'end'>>;
+export type BodySink = Pick<Sink, 'hasUnsent' | 'body' | 'flush' | 'end'>;

@@ -12,7 +12,7 @@ import { type ResponseHead, ownHead } from '../../src/wire/response-head.ts';
 import type { Sink, Source } from '../../src/wire/sink.ts';
 
 /** Notes what arrives. */
-class LastSink implements Required<Sink> {
+class LastSink implements Sink {
   readonly takesFraming: boolean;
   source: Source | null = null;
   hasUnsent = false;
@@ -102,7 +102,7 @@ const claims: Record<keyof Sink, (sink: Sink, last: LastSink) => void> = {
   makeReady(sink, last) {
     sink.head(head());
     let isReady = false;
-    sink.makeReady!(() => (isReady = true));
+    sink.makeReady(() => (isReady = true));
     assert.deepEqual([last.calls.at(-1), isReady], ['makeReady', false]);
     last.done();
     assert.equal(isReady, true);
@@ -110,22 +110,22 @@ const claims: Record<keyof Sink, (sink: Sink, last: LastSink) => void> = {
   whenPassed(sink, last) {
     sink.head(head());
     let isPassed = false;
-    sink.whenPassed!(() => (isPassed = true));
+    sink.whenPassed(() => (isPassed = true));
     assert.deepEqual([last.calls.at(-1), isPassed], ['whenPassed', false]);
     last.done();
     assert.equal(isPassed, true);
   },
   end(sink, last) {
     sink.head(head());
-    sink.makeReady!(() => sink.end());
+    sink.makeReady(() => sink.end());
     last.done();
     assert.equal(last.calls.at(-1), 'end');
   },
   takeBack(sink, last) {
     sink.head(head());
-    assert.equal(sink.takeBack!(), true);
+    assert.equal(sink.takeBack(), true);
     last.isTaken = false;
-    assert.equal(sink.takeBack!(), false);
+    assert.equal(sink.takeBack(), false);
   },
   cut(sink, last) {
     sink.head(head());

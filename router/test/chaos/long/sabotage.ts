@@ -42,7 +42,7 @@ export function sabotage(router: Router, what: Sabotage): void {
     if (what === 'leak memory') kept.push(Buffer.alloc(8192, 1));
     if (what === 'leak memory that V8 does not count') kept.push(Buffer.from(new SharedArrayBuffer(131_072)).fill(1));
     if (++count <= WARM_UP || count % EVERY !== 0 || head.method !== 'POST') return dispatch(head, body, sink);
-    if (what === 'swallow a request') return dispatch(head, body, { ...noSink });
+    if (what === 'swallow a request') return dispatch(head, body, new BufferSink());
     if (silent !== null) kept.push(connect((silent.address() as AddressInfo).port, '127.0.0.1'));
     if (what === 'leak a timer') kept.push(setInterval(() => {}, 60_000));
     if (what === 'leak a count' && fleet.workers.length > 0) fleet.begin(fleet.workers[0]!);
@@ -81,13 +81,3 @@ export function sabotage(router: Router, what: Sabotage): void {
     return dispatch(head, body, sink);
   };
 }
-
-const noSink = {
-  takesFraming: true,
-  source: null,
-  head: () => {},
-  body: () => {},
-  flush: () => true,
-  end: () => {},
-  cut: () => {},
-};
