@@ -1,9 +1,9 @@
 import { Closers } from './kit/closers.ts';
-import { prepareReloads } from './admin/reload.ts';
 import { startBase } from './assembly/base.ts';
 import { startChoice, startEngines } from './assembly/choice.ts';
 import { startExtensions } from './assembly/extensions.ts';
 import { makeOwn } from './assembly/own.ts';
+import { prepareReloads } from './assembly/reload.ts';
 import { makeRequestPath } from './assembly/request-path.ts';
 import { checkFolder, foldersOf, makeFolder } from './config/folder.ts';
 import { namedWorkers } from './config/named-workers.ts';
@@ -84,24 +84,16 @@ async function assemble(
   parts: RouterParts,
   closers: Closers,
 ): Promise<{ open: () => Promise<Router> }> {
-  const base = startBase(config, parts.log, closers);
-  const engines = startEngines(base);
-  const choice = await startChoice(base, engines);
-  const extensions = await startExtensions(base, engines, choice, parts.plugins ?? []);
-  const own = await makeOwn(base, engines, choice, extensions);
-  const path = makeRequestPath(base, engines, choice, extensions, own);
-
-  const { live, log, clock, random, ports, dispatcher } = base;
-  const { access, fleet } = engines;
-  const { homes, watch, hungRequests, heap } = choice;
-  const { pipeline, requestLogs } = path;
+  const choice = await startChoice(startEngines(startBase(config, parts.log, closers)));
+  const path = makeRequestPath(await makeOwn(await startExtensions(choice, parts.plugins ?? [])));
+  const { live, log, clock, ports, fleet, homes, watch, hungRequests, heap, pipeline, requestLogs, history } = path;
   closers.add(() => ports.close());
 
   const open = async (): Promise<Router> => {
-    const discovery = await startDiscovery(config, fleet, random, log);
-    own.found.discovery = discovery;
+    const discovery = await startDiscovery(config, fleet, path.random, log);
+    path.found.discovery = discovery;
     closers.add(() => discovery?.close());
-    const { url, adminUrl, metricsUrl } = await ports.open(path.entry, own.metricsText);
+    const { url, adminUrl, metricsUrl } = await ports.open(path.entry, path.metricsText);
     // Once the ports are known to be free, and before the event loop accepts a connection on the data port.
     for (const named of namedWorkers(config)) addNamed(fleet, named);
     const ticker = setInterval(() => {
@@ -112,18 +104,18 @@ async function assemble(
       homes.sweep(clock.nowMs);
       requestLogs.sweep(clock.nowMs);
       heap.look(clock.nowMs);
-      own.history?.sweep(clock.nowMs);
+      history?.sweep(clock.nowMs);
       for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
     }, TICK_MS);
     closers.add(() => clearInterval(ticker));
     if (adminUrl !== null) log.info(`admin endpoints listening on ${adminUrl}`);
     log.info(`metrics on ${metricsUrl}`);
     log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
-    if (access.warning !== null) log.warn(access.warning);
-    await extensions.tinker?.resume();
+    if (path.access.warning !== null) log.warn(path.access.warning);
+    await path.tinker?.resume();
     if (fleet.workers.length === 0 && !config.serviceDiscovery)
       log.info('no workers yet: give --worker-urls, or POST /add_worker');
-    const reload = prepareReloads({ ...base, ...engines, ...choice });
+    const reload = prepareReloads(path);
     return {
       url,
       metricsUrl,
@@ -133,7 +125,7 @@ async function assemble(
       },
       fleet,
       pipeline,
-      dispatch: dispatcher.dispatch,
+      dispatch: path.dispatcher.dispatch,
       reload: (read = () => live.current) => reload(read),
       close: closingOf({ log, pipeline, listeners: ports.listeners, closers }),
     };

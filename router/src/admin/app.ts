@@ -1,4 +1,5 @@
 import { Hono } from 'hono';
+import { checkInput } from '../config/check-input.ts';
 import type { MetricsText } from '../observe/metrics-server.ts';
 import type { ExchangeRows } from '../observe/exchange-rows.ts';
 import { addDashboardRoutes } from './dashboard/routes.ts';
@@ -10,7 +11,6 @@ import { type ExplainContext, addExplain } from './explain.ts';
 import { addOverviewRoutes } from './overview.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
 import { type SessionRecord, addSessionRoutes } from './sessions.ts';
-import { addTap } from './tap.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
 import type { WorkersContext } from './workers/context.ts';
 import { addProbes } from './workers/probes.ts';
@@ -57,4 +57,25 @@ export function createAdminApp(context: AdminContext): Hono {
   });
   app.onError((error, c) => c.json({ error: error.message, code: 'internal_error' }, 500));
   return app;
+}
+
+const TAP_HEADERS = {
+  'content-type': 'text/event-stream',
+  'cache-control': 'no-store',
+  // The length is not known: see `isStreamed`.
+  'transfer-encoding': 'chunked',
+};
+
+/** `GET /tap`: exchanges as they end. */
+function addTap(app: Hono, rows: ExchangeRows): void {
+  app.get('/tap', async (c) => {
+    // Loaded for the first listener.
+    const { rowFilter, rowQuery } = await import('../observe/row-filter.ts');
+    const { Tap } = await import('../observe/tap.ts');
+    const { data, problem } = checkInput(rowQuery, c.req.query());
+    if (problem !== null) return c.json({ error: `In the query: ${problem}`, code: 'BAD_REQUEST' }, 400);
+    return new Response(new ReadableStream(new Tap(rows, rowFilter(data)), { highWaterMark: 0 }), {
+      headers: TAP_HEADERS,
+    });
+  });
 }

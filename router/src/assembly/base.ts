@@ -3,6 +3,7 @@ import { LiveConfig } from '../config/live.ts';
 import type { Config } from '../config/options.ts';
 import { withoutEffect } from '../config/option-problems.ts';
 import type { Exchange } from '../exchange.ts';
+import type { Discovery } from '../fleet/discover/kubernetes.ts';
 import { ReadPace } from '../forward/read-pace.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import type { Closers } from '../kit/closers.ts';
@@ -35,10 +36,8 @@ export function startBase(config: Config, givenLogger: Logger | undefined, close
   const retryBudget = new RetryBudget(config.retryBufferBytes);
   const loopLag = new LoopLag();
   closers.add(() => loopLag.close());
-  const { streamCoalesceMs } = config;
-  const pace = streamCoalesceMs === 0 ? null : new ReadPace(streamCoalesceMs);
+  const pace = config.streamCoalesceMs === 0 ? null : new ReadPace(config.streamCoalesceMs);
   closers.add(() => pace?.close());
-  const ports = new Ports({ live, clock, retryBudget });
   return {
     config,
     live,
@@ -50,10 +49,12 @@ export function startBase(config: Config, givenLogger: Logger | undefined, close
     meters: new Meters(),
     loopLag,
     pace,
-    ports,
+    ports: new Ports({ live, clock, retryBudget }),
     /** Requests in flight. */
     inFlight: new IndexedSet<Exchange>(),
     dispatcher: new Dispatcher(retryBudget),
+    /** Set when discovery starts, after the ports are open. */
+    found: { discovery: null as Discovery | null },
     closers,
   };
 }

@@ -1,5 +1,4 @@
 import { startChoosing } from '../admin/policy-control.ts';
-import { fleetListener } from '../admin/fleet-listener.ts';
 import { Admission, admissionOptions } from '../admit/admission.ts';
 import { fairKeys } from '../admit/fair-queue.ts';
 import { HeapGuard } from '../admit/heap-guard.ts';
@@ -20,11 +19,11 @@ import { noAvailableWorkers } from '../fleet/availability.ts';
 import { Fleet } from '../fleet/fleet.ts';
 import { fleetOptions, healthOptions, poolOptions } from '../fleet/fleet-options.ts';
 import { VersionLabels } from '../fleet/version-labels.ts';
-import { watchFleet } from '../fleet/watch-fleet.ts';
+import { type FleetListener, watchFleet } from '../fleet/watch-fleet.ts';
 import { WorkerTls } from '../fleet/worker-tls.ts';
 import { startBodyThread } from '../forward/body-calls.ts';
 import { HungRequests } from '../forward/hung-requests.ts';
-import { fleetLog } from '../observe/fleet-log.ts';
+import { fleetLog, logBreaker, logHealth, logStall } from '../observe/fleet-log.ts';
 import type { Logger } from '../observe/log.ts';
 import { PolicyMeters } from '../observe/meters.ts';
 import { logMove } from '../observe/request-logs.ts';
@@ -35,7 +34,8 @@ export type Engines = ReturnType<typeof startEngines>;
 export type Choice = Awaited<ReturnType<typeof startChoice>>;
 
 /** The fleet, and the keys of clients and engines. */
-export function startEngines({ config, live, closers }: Base) {
+export function startEngines(parts: Base) {
+  const { config, live, closers } = parts;
   const access = startAccess(config);
   const workerTls = new WorkerTls(config);
   const pool = live.of(poolOptions);
@@ -43,12 +43,12 @@ export function startEngines({ config, live, closers }: Base) {
   closers.add(() => fleet.close());
   const labels = new VersionLabels(fleet, live.of(healthOptions));
   closers.add(() => labels.close());
-  return { access, workerTls, fleet, labels };
+  return { ...parts, access, workerTls, fleet, labels };
 }
 
 /** What decides whether and where a request goes: health, policies, limits. */
-export async function startChoice(base: Base, { fleet, labels }: Engines) {
-  const { config, live, log, random, meters, inFlight, closers } = base;
+export async function startChoice(parts: Engines) {
+  const { config, live, log, random, meters, inFlight, closers, fleet, labels } = parts;
   const store =
     config.dataDir === undefined
       ? memoryStore()
@@ -59,22 +59,28 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
   const nowMs = performance.now.bind(performance);
   const homes = new SessionHomes(nowMs, () => live.current.sessionTtlSecs * 1000);
   homes.onMoved = (x, move) => logMove(log, x, move);
-  const state = (name: string) => store.open(name);
-  const choosing = await startChoosing(live, {
-    fleet,
-    random,
-    nowMs,
-    state,
-    holdQueue,
-    homes,
-    log,
-  });
-  const { table } = choosing;
+  const state = store.open.bind(store);
+  const { table, ...choosing } = await startChoosing(live, { fleet, random, nowMs, state, holdQueue, homes, log });
   closers.add(() => table.close());
 
   const slowStart = new SlowStart(fleet, nowMs);
   const hungRequests = new HungRequests(fleet, () => inFlight);
-  const listener = fleetListener({ log, meters, slowStart, table, holdQueue, hungRequests });
+  const listener: FleetListener = {
+    onBreaker(event, worker) {
+      if (event === 'closed') slowStart.begin(worker);
+      if (event !== 'panic') meters.worker(worker).breakerChanged(event === 'opened' ? 'open' : event);
+      logBreaker(log, event, worker);
+    },
+    onHealth(event, worker, detail, failedChecks = 0) {
+      if (event === 'readmitted') slowStart.begin(worker);
+      // A new process has none of the prompts of the old one.
+      if (event === 'restarted') table.flushed(worker);
+      logHealth(log, event, worker, detail, { failedChecks, waiting: () => hungRequests.waitingAt(worker) });
+      if (event === 'hung') hungRequests.add(worker, detail);
+    },
+    onStalled: (worker) => logStall(log, worker),
+    onModels: () => holdQueue.retryHeld(),
+  };
   const watch = watchFleet(fleet, live, random, labels, listener);
   closers.add(() => watch.close());
   const { breakers, models } = watch;
@@ -90,43 +96,39 @@ export async function startChoice(base: Base, { fleet, labels }: Engines) {
   const reader = new BodyReader(keys.places, (body, question) => bodyThread.run('scan', body, question));
   const full = new FullWorkers(fleet, holdQueue, live.of(fullWorkersOptions), models);
   const explains = explainsOf(config, log.isLevelEnabled('debug'));
-  const policyMeters = new PolicyMeters(table.nameFor.bind(table));
-  const tracing = await startTracing(config, log, table.nameFor.bind(table));
+  const policyFor = table.nameFor.bind(table);
+  const policyMeters = new PolicyMeters(policyFor);
+  const tracing = await startTracing(config, log, policyFor);
   closers.add(() => tracing?.close());
   const countPlaced = policyMeters.placed.bind(policyMeters);
   const onPlaced = tracing === null ? countPlaced : (x: Exchange) => (countPlaced(x), tracing.placed(x));
   const chooser = new Chooser(fleet, table, reader, { full, slowStart, models, explains, homes, onPlaced });
 
   const heap = new HeapGuard();
-  const noWorkers = () => noAvailableWorkers(fleet, breakers);
+  const noAvailable = () => noAvailableWorkers(fleet, breakers);
   const admission = new Admission({
     options: live.of(admissionOptions),
     fleet,
     models,
     heap,
     keyOf: (head) => keys.fair(head),
-    noAvailableWorkers: noWorkers,
+    noAvailableWorkers: noAvailable,
     onWaited: (seconds) => meters.queueWait.observe(seconds),
   });
-  return {
+  const deciding = {
     store,
-    holdQueue,
     homes,
-    choosing,
     table,
+    policyFor,
+    choosing,
+    holdQueue,
     hungRequests,
-    watch,
     keys,
     bodyThread,
     reader,
     full,
-    chooser,
-    policyMeters,
-    tracing,
-    heap,
-    noWorkers,
-    admission,
   };
+  return { ...parts, ...deciding, watch, chooser, policyMeters, tracing, heap, noAvailable, admission };
 }
 
 /** @returns null: no traces are sent */

@@ -14,19 +14,13 @@ import { RequestLogs, controlLog, requestLogOptions } from '../observe/request-l
 import { Plugins } from '../phases/chain.ts';
 import { Pipeline } from '../pipeline.ts';
 import { stageOptions } from '../stages.ts';
-import type { Base } from './base.ts';
-import type { Choice, Engines } from './choice.ts';
-import type { Extensions } from './extensions.ts';
 import type { Own } from './own.ts';
 
 /** The pipeline with its steps, and the entry of requests. */
-export function makeRequestPath(
-  { config, live, log, clock, random, meters, pace, inFlight, dispatcher, closers }: Base,
-  { access, fleet }: Engines,
-  { table, homes, watch, chooser, admission, holdQueue, noWorkers, bodyThread, policyMeters, tracing }: Choice,
-  { recorder, loaded, swaps, fireworks, responses, resume }: Extensions,
-  { endpoints, peers, rows }: Own,
-) {
+export function makeRequestPath(parts: Own) {
+  const { config, live, log, clock, random, meters, pace, inFlight, access, fleet, table, homes, watch } = parts;
+  const { chooser, admission, holdQueue, noAvailable, bodyThread, policyMeters, tracing, recorder, loaded } = parts;
+  const { swaps, resume, endpoints, peers, rows } = parts;
   const { breakers, health, models, pauses } = watch;
   const paths = new ControlPaths(config);
   const callers = {
@@ -51,8 +45,8 @@ export function makeRequestPath(
   // A request is continued as the other plugins made it.
   const plugins = new Plugins([
     ...loaded.plugins,
-    ...fireworks,
-    responses,
+    ...parts.fireworks,
+    parts.responses,
     ...(swaps === null ? [] : [swaps.answers.last]),
     ...(resume === null ? [] : [resume.plugin]),
     ...guards,
@@ -64,7 +58,7 @@ export function makeRequestPath(
   const options = live.of(forwardOptions);
   const failover = new Failover({ options, clock, random, eligibleFor: (x) => chooser.eligibleFor(x) });
   const requestLogs = new RequestLogs(log, live.of(requestLogOptions), rows, () => inFlight, homes);
-  closers.add(() => requestLogs.close());
+  parts.closers.add(() => requestLogs.close());
   const sessionEnds = recorder === null ? [] : [recorder.sessionEnds];
   const pipeline = new Pipeline({
     inFlight,
@@ -78,7 +72,7 @@ export function makeRequestPath(
     admission,
     chooser,
     holdQueue,
-    noAvailableWorkers: noWorkers,
+    noAvailableWorkers: noAvailable,
     failover,
     resume,
     makeForwarder: (listener, notes) =>
@@ -94,7 +88,8 @@ export function makeRequestPath(
       healthFeedback(breakers, health),
     ],
   });
-  dispatcher.connect(pipeline);
+  parts.dispatcher.connect(pipeline);
   const { refusals } = requestLogs;
-  return { pipeline, requestLogs, entry: requestEntry({ live, pipeline, meters, refusals, cors: access.cors }) };
+  const entry = requestEntry({ live, pipeline, meters, refusals, cors: access.cors });
+  return { ...parts, pipeline, requestLogs, entry };
 }

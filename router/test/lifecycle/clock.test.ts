@@ -38,7 +38,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     'admin/dashboard/session-rows.ts',
     'admin/dashboard/worker-rows.ts',
     'admin/explain.ts',
-    'assembly/dashboard.ts',
+    'assembly/own.ts',
     'cli/explain.ts',
     'cli/tap.ts',
     'observe/exchange-rows.ts',

@@ -43,13 +43,13 @@ export const fleetMetrics: readonly MetricSpec[] = [
     name: 'turnout_discovery_connected',
     type: 'gauge',
     help: '1 while --service-discovery is connected to the API server; 0: the last known workers stay.',
-    read: ({ discovery }) => discovered(discovery(), ({ isConnected }) => Number(isConnected)),
+    read: ({ found }) => discovered(found.discovery, ({ isConnected }) => Number(isConnected)),
   },
   {
     name: 'turnout_discovered_workers',
     type: 'gauge',
     help: 'Registered workers that --service-discovery found.',
-    read: ({ discovery }) => discovered(discovery(), ({ workerCount }) => workerCount),
+    read: ({ found }) => discovered(found.discovery, ({ workerCount }) => workerCount),
   },
   {
     name: 'turnout_worker_in_flight',

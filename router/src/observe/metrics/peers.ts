@@ -197,7 +197,7 @@ const sglang: readonly MetricSpec[] = [
     'Responses by status and error code.',
     ({ peers }) => pairs(peers?.responses, ['status_code', 'error_code']),
   ),
-  gauge('smg_http_connections_active', [], 'Open client connections.', ({ openConnections }) => one(openConnections())),
+  gauge('smg_http_connections_active', [], 'Open client connections.', ({ ports }) => one(ports.data.connections.size)),
   {
     name: 'smg_http_request_duration_seconds',
     type: 'histogram',
@@ -297,7 +297,7 @@ const sglang: readonly MetricSpec[] = [
     ['result'],
     'Requests by the decision of the limits.',
     ({ meters, admission }) => {
-      const rejected = Object.values(admission().shed).reduce((sum, count) => sum + count, 0);
+      const rejected = Object.values(admission.shed).reduce((sum, count) => sum + count, 0);
       const all = Object.values(meters.outcomes).reduce((sum, count) => sum + count, 0);
       return [
         { labels: { result: 'allowed' }, value: Math.max(0, all - rejected) },

@@ -9,7 +9,8 @@ const byPolicy = (name: string, help: string, read: (counts: PolicyCounts) => nu
   type: 'counter',
   help,
   labels: ['policy'],
-  read: ({ policies }) => Array.from(policies, ([policy, counts]) => ({ labels: { policy }, value: read(counts) })),
+  read: ({ policyMeters }) =>
+    Array.from(policyMeters.byPolicy, ([policy, counts]) => ({ labels: { policy }, value: read(counts) })),
 });
 
 const ofIndex = (name: string, help: string, read: (size: IndexSize) => number): MetricSpec => ({
@@ -17,8 +18,7 @@ const ofIndex = (name: string, help: string, read: (size: IndexSize) => number):
   type: 'gauge',
   help,
   labels: ['policy'],
-  read: ({ policyIndexes }) =>
-    Array.from(policyIndexes(), ([policy, size]) => ({ labels: { policy }, value: read(size) })),
+  read: ({ table }) => Array.from(table.indexSizes(), ([policy, size]) => ({ labels: { policy }, value: read(size) })),
 });
 
 /** What policies decided, and how well they knew the prompt caches of engines. */
@@ -28,8 +28,8 @@ export const policyMetrics: readonly MetricSpec[] = [
     type: 'counter',
     help: 'Choices of a worker, by policy and reason: new (first request of a session), home (where the session was before), moved, retry, target (the client named the worker), policy (no session).',
     labels: ['policy', 'reason'],
-    read: ({ policies }) =>
-      [...policies].flatMap(([policy, { decisions }]) =>
+    read: ({ policyMeters }) =>
+      [...policyMeters.byPolicy].flatMap(([policy, { decisions }]) =>
         Object.entries(decisions)
           .filter(([, value]) => value > 0)
           .map(([reason, value]) => ({ labels: { policy, reason }, value })),

@@ -12,7 +12,7 @@ export const requestMetrics: readonly MetricSpec[] = [
     name: 'turnout_requests_in_flight',
     type: 'gauge',
     help: 'Requests in flight, queued and held ones included.',
-    read: ({ inFlight }) => one(inFlight()),
+    read: ({ inFlight }) => one(inFlight.size),
   },
   {
     name: 'turnout_request_duration_seconds',
@@ -91,17 +91,17 @@ export const requestMetrics: readonly MetricSpec[] = [
     type: 'gauge',
     help: 'Admitted requests that wait for a worker, by reason: workers_full, or the reason of the policy.',
     labels: ['reason'],
-    read: ({ held }) => each('reason', held()),
+    read: ({ holdQueue }) => each('reason', holdQueue.counts()),
   },
   {
     name: 'turnout_held_oldest_seconds',
     type: 'gauge',
     help: 'Seconds for which the oldest of the held requests has been held, by reason as for turnout_held_requests.',
     labels: ['reason'],
-    read: ({ heldSinceMs }) =>
+    read: ({ holdQueue }) =>
       each(
         'reason',
-        Array.from(heldSinceMs(), ([reason, ms]) => [reason, (performance.now() - ms) / 1000] as const),
+        Array.from(holdQueue.oldestMs(), ([reason, ms]) => [reason, (performance.now() - ms) / 1000] as const),
       ),
   },
   {
@@ -109,14 +109,14 @@ export const requestMetrics: readonly MetricSpec[] = [
     type: 'gauge',
     help: 'Requests that wait in the queue, by limit: concurrency, rate.',
     labels: ['reason'],
-    read: ({ admission }) => each('reason', Object.entries(admission().waiting)),
+    read: ({ admission }) => each('reason', Object.entries(admission.waiting)),
   },
   {
     name: 'turnout_requests_queued_total',
     type: 'counter',
     help: 'Requests that were queued, by limit: concurrency, rate.',
     labels: ['reason'],
-    read: ({ admission }) => each('reason', Object.entries(admission().queued)),
+    read: ({ admission }) => each('reason', Object.entries(admission.queued)),
   },
   {
     name: 'turnout_queue_wait_seconds',
@@ -129,13 +129,36 @@ export const requestMetrics: readonly MetricSpec[] = [
     type: 'counter',
     help: 'Requests refused because of load, by reason: queue_full, queue_timeout, workers_full, heap (short of memory).',
     labels: ['reason'],
-    read: ({ admission, shedByFullWorkers }) =>
-      each('reason', Object.entries({ ...admission().shed, workers_full: shedByFullWorkers() })),
+    read: ({ admission, full }) => each('reason', Object.entries({ ...admission.shed, workers_full: full.shed })),
   },
   {
     name: 'turnout_retry_buffer_bytes',
     type: 'gauge',
     help: 'Bytes of request bodies that are kept for a retry.',
-    read: ({ retryBufferBytes }) => one(retryBufferBytes()),
+    read: ({ retryBudget }) => one(retryBudget.usedBytes),
+  },
+];
+
+/** Generations that other workers continue (`--resume`). */
+export const resumeMetrics: readonly MetricSpec[] = [
+  {
+    name: 'turnout_resumes_total',
+    type: 'counter',
+    help: 'Generations that another worker continued, by what ended the part before: cut (the connection broke), cut_hung (the engine hung) or aborted.',
+    labels: ['cause'],
+    read: ({ resume }) => each('cause', resume?.resumed ?? []),
+  },
+  {
+    name: 'turnout_unresumed_total',
+    type: 'counter',
+    help: 'Generations that ended early and could not be continued exactly, by reason.',
+    labels: ['reason'],
+    read: ({ resume }) => each('reason', resume?.unresumed ?? []),
+  },
+  {
+    name: 'turnout_resumed_tokens_total',
+    type: 'counter',
+    help: 'Sampled tokens that did not have to be sampled again because their generations were continued.',
+    read: ({ resume }) => (resume === null ? [] : one(resume.resumedTokens)),
   },
 ];

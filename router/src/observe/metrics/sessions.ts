@@ -9,8 +9,8 @@ const byWorker = (meters: Meters, read: (of: WorkerMeters) => number | null): Sa
   });
 
 /** @param counts by value, the last one for all that are larger */
-function countBuckets(name: string, counts: Float64Array | null): Sample[] {
-  if (counts === null) return [];
+function countBuckets(name: string, counts: Float64Array | undefined): Sample[] {
+  if (counts === undefined) return [];
   let total = 0;
   let sum = 0;
   const samples = Array.from(counts, (count, value): Sample => {
@@ -50,7 +50,7 @@ export const sessionMetrics: readonly MetricSpec[] = [
     name: 'turnout_session_snapshot_lag',
     type: 'histogram',
     help: 'Weight snapshots between the one that a session began with and the one of its worker at the end of a request, by request. A request without a session is a session of its own.',
-    read: ({ snapshotLags }) => countBuckets('turnout_session_snapshot_lag', snapshotLags()),
+    read: ({ swaps }) => countBuckets('turnout_session_snapshot_lag', swaps?.answers.lags),
   },
   {
     name: 'turnout_prompt_tokens_total',

@@ -1,4 +1,5 @@
 import type { Admission } from '../../admit/admission.ts';
+import type { HoldQueue } from '../../choose/hold-queue.ts';
 import type { IndexSize } from '../../choose/policy.ts';
 import type { SessionHomes } from '../../choose/session-homes.ts';
 import type { Breakers } from '../../fleet/breakers.ts';
@@ -16,43 +17,40 @@ export interface Sample {
   readonly metricName?: string;
 }
 
-/** What the metrics are read from. */
+/** What the metrics are read from: parts of the router. */
 export interface MetricSources {
   readonly meters: Meters;
   readonly fleet: Fleet;
   readonly homes: Pick<SessionHomes, 'size' | 'movesByReason'>;
-  readonly openConnections: () => number;
-  readonly inFlight: () => number;
-  readonly held: () => Map<string, number>;
-  /** By reason: since when the oldest held request waits (monotonic ms). */
-  readonly heldSinceMs: () => Map<string, number>;
-  readonly admission: () => Pick<Admission, 'waiting' | 'queued' | 'shed'>;
-  readonly shedByFullWorkers: () => number;
-  readonly refusedConnections: () => Readonly<Record<string, number>>;
-  readonly retryBufferBytes: () => number;
+  readonly ports: {
+    readonly data: {
+      readonly connections: { readonly size: number };
+      readonly limits: { readonly refused: Readonly<Record<string, number>> };
+    };
+  };
+  readonly inFlight: { readonly size: number };
+  readonly holdQueue: Pick<HoldQueue, 'counts' | 'oldestMs'>;
+  readonly admission: Pick<Admission, 'waiting' | 'queued' | 'shed'>;
+  readonly full: { readonly shed: number };
+  readonly retryBudget: { readonly usedBytes: number };
   readonly breakers: Breakers;
   readonly stalls: StallWatch;
-  readonly loopLag: Histogram;
+  readonly loopLag: { readonly histogram: Histogram };
   /** How often event streams are read; null: as they come. */
   readonly pace: { readonly delayMs: number; readonly delayedReads: number } | null;
-  readonly droppedLogLines: () => number;
-  readonly discovery: () => Discovery | null;
-  readonly trajectories: () => TrajectoryCounters | null;
-  readonly tinker: () => TinkerCounters | null;
-  readonly swaps: () => SwapCounters | null;
-  readonly resume: () => ResumeCounters | null;
-  /** Spans by what became of them; null: no traces are sent. */
-  readonly spans: Readonly<Record<string, number>> | null;
-  /** What GET /explain reads; null: nothing is kept. */
+  readonly logging: { droppedLines(): number };
+  readonly found: { readonly discovery: Discovery | null };
+  readonly recorder: { readonly state: TrajectoryCounters } | null;
+  readonly tinker: { counts(): TinkerCounters } | null;
+  readonly swaps: { readonly counters: SwapCounters; readonly answers: { readonly lags: Float64Array } } | null;
+  readonly resume: ResumeCounters | null;
+  readonly tracing: { readonly export: { readonly counters: Readonly<Record<string, number>> } } | null;
+  /** The exchanges of GET /explain. */
   readonly recent: { readonly size: number; readonly bytes: number } | null;
-  /** By the name of the policy. */
-  readonly policies: ReadonlyMap<string, PolicyCounts>;
-  /** Indexes of prompts, by the name of the policy. */
-  readonly policyIndexes: () => ReadonlyMap<string, IndexSize>;
+  readonly policyMeters: { readonly byPolicy: ReadonlyMap<string, PolicyCounts> };
+  readonly table: { indexSizes(): ReadonlyMap<string, IndexSize> };
   /** null: without `--metrics-compat`. */
   readonly peers: PeerMeters | null;
-  /** Requests by the number of snapshots that their session lagged behind, the last one for more; null: no weights are swapped. */
-  readonly snapshotLags: () => Float64Array | null;
 }
 
 /** Generations that were continued, or not; null where none is. */

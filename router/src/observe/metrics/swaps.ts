@@ -2,10 +2,8 @@ import { type MetricSpec, type SwapCounters, buckets, each, one } from './spec.t
 
 const read =
   (make: (counters: SwapCounters) => ReturnType<MetricSpec['read']>): MetricSpec['read'] =>
-  ({ swaps }) => {
-    const counters = swaps();
-    return counters === null ? [] : make(counters);
-  };
+  ({ swaps }) =>
+    swaps === null ? [] : make(swaps.counters);
 
 /** Weight swaps. */
 export const swapMetrics: readonly MetricSpec[] = [
