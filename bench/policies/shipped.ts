@@ -141,7 +141,7 @@ class ShippedPolicy implements SimPolicy {
     const [, { policy }] = this.#table.entries()[Symbol.iterator]().next().value!;
     const held = { [Symbol.iterator]: () => this.#held.keys() };
     while (this.#held.size > 0) {
-      const x = policy.nextHeld?.(held) ?? null;
+      const x = policy.nextHeld?.(held, this.#fleet.eligible) ?? null;
       if (x === null) return;
       if (!this.#send(x, this.#held.get(x)!.request)) return;
     }

@@ -75,8 +75,15 @@ export interface ResponseObserver {
 export interface Placer {
   /** An exchange that it placed has ended (`x.outcome`), or an attempt has failed and another may follow (`x.outcome` is null). */
   ended?(x: Exchange, worker: Worker): void;
-  /** The held exchange to place next; null: none can be placed now. Left out: the first one. */
-  nextHeld?(held: Iterable<Exchange>): Exchange | null;
+  /**
+   * The held exchange to place next; null: none can be placed now. Left out: the first one.
+   *
+   * @param held those that may go to the same workers
+   * @param workers these workers, as far as they are eligible now
+   */
+  nextHeld?(held: Iterable<Exchange>, workers: readonly Worker[]): Exchange | null;
+  /** It is a limit per worker, not a policy: it holds while every worker is full, and compares each held exchange with its workers. */
+  readonly isLimit?: true;
   /** No held exchange can be placed, because nothing has changed since the last try. */
   readonly isShut?: boolean;
 }

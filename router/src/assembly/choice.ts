@@ -54,7 +54,10 @@ export async function startChoice(parts: Engines) {
       ? memoryStore()
       : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
   closers.add(() => store.flush());
-  const holdQueue = new HoldQueue((holder) => !(holder instanceof FullWorkers) && fleet.isAllFull);
+  const holdQueue = new HoldQueue({
+    isClosed: ({ isLimit }) => isLimit !== true && fleet.isAllFull,
+    setOf: (x) => chooser.setOf(x),
+  });
   // Policies compare times of a few milliseconds; the coarse clock of the listeners is up to 250 ms late.
   const nowMs = performance.now.bind(performance);
   const homes = new SessionHomes(nowMs, () => live.current.sessionTtlSecs * 1000);

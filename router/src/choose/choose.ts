@@ -8,6 +8,7 @@ import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import { type Explains, explainChoice } from './explain-choice.ts';
 import type { FullWorkers } from './full-workers.ts';
+import type { WorkerSet } from './hold-queue.ts';
 import type { Hold, MoveWhy, Policy, SwapGate } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
 import { findModel, unknownModel } from './requested-model.ts';
@@ -37,6 +38,7 @@ interface Narrowing {
 }
 
 const NO_WORKERS: readonly Worker[] = [];
+const NO_SET: WorkerSet = { key: 'none', workers: NO_WORKERS };
 
 /** Eligible workers → policy → placement, whose legs count as in flight in the same tick. */
 export class Chooser {
@@ -189,6 +191,14 @@ export class Chooser {
     if (x.target !== null || x.audience !== null) return NO_WORKERS;
     const offered = this.#offered(x);
     return offered instanceof RouterError ? NO_WORKERS : offered;
+  }
+
+  /** The workers that may get a held request: see `HoldQueue`. */
+  setOf(x: Exchange): WorkerSet {
+    const offered = this.#offered(x);
+    if (offered instanceof RouterError) return NO_SET;
+    const workers = usable(x, offered);
+    return { key: workers === this.#fleet.eligible ? '' : workers.map(({ slot }) => slot).join(), workers };
   }
 
   #offered(x: Exchange): readonly Worker[] | RouterError {

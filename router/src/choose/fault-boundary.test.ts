@@ -33,8 +33,8 @@ test('whatever a policy throws: it is reported, and only choose throws on', () =
   policy.begun!(x, workers[0]!);
   policy.ended!(x, workers[0]!);
   // Whoever waits is asked, first come first, rather than never.
-  assert.equal(policy.nextHeld!([x, exchangeOf()]), x);
-  assert.equal(policy.nextHeld!([]), null);
+  assert.equal(policy.nextHeld!([x, exchangeOf()], []), x);
+  assert.equal(policy.nextHeld!([], []), null);
   assert.equal(policy.sessionEnded!('s'), false);
   policy.flushed!(workers[0]!);
   assert.deepEqual([policy.explain!(x, workers), policy.describe!()], [[], {}]);

@@ -26,7 +26,7 @@ interface Scene {
 function sceneOf(t: TestContext, cap: number, queueSize = 100, count = 1): Scene {
   const { fleet, workers } = fleetOfSize(count);
   fleet.setCap(cap);
-  const queue = new HoldQueue((holder) => holder !== full && fleet.isAllFull);
+  const queue = new HoldQueue({ isClosed: (holder) => holder !== full && fleet.isAllFull });
   const full: FullWorkers = new FullWorkers(fleet, queue, { queueSize, queueTimeoutMs: 60_000 });
   const table = new PolicyTable({ name: 'tested', policy: leastInflight(policyContext(fleet)) });
   const chooser = new Chooser(fleet, table, new BodyReader([]), { full });

@@ -26,6 +26,7 @@ export const fullWorkersOptions = ({ queueSize, queueTimeoutSecs }: Config): Ful
 export class FullWorkers implements Placer {
   /** Requests that were refused because too many were held. */
   shed = 0;
+  readonly isLimit = true;
   readonly queue: HoldQueue;
   readonly #fleet: Fleet;
   readonly #options: FullWorkersOptions;

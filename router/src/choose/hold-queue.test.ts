@@ -154,7 +154,7 @@ test('a request that is held again has waited since its first hold, with the sam
 
 test('nothing is placed while all workers are full; with room for few, the holders take turns', async (t) => {
   let places = 0;
-  const queue = new HoldQueue(() => places === 0);
+  const queue = new HoldQueue({ isClosed: () => places === 0 });
   const asked: string[] = [];
   const hold = (name: string, holder: object): void => {
     const x = makeExchange();

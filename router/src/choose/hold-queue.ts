@@ -1,19 +1,35 @@
 import type { Exchange, Placer } from '../exchange.ts';
+import type { Worker } from '../fleet/worker.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
+
+/** The eligible workers that may get a request, and a key that requests with the same workers share. */
+export interface WorkerSet {
+  readonly key: string;
+  readonly workers: readonly Worker[];
+}
 
 interface Held {
   readonly link: ListNode<Exchange>;
-  readonly queue: HolderQueue;
+  readonly queue: SetQueue;
   readonly reason: string;
   readonly sinceMs: number;
   readonly retry: () => void;
   readonly timer: NodeJS.Timeout;
 }
 
-/** The exchanges that one policy holds: retried in the order that the policy gives, or else in order of arrival. */
-interface HolderQueue {
+/** The exchanges that one policy holds and that may go to the same workers: retried in the policy's order, or else in order of arrival. */
+interface SetQueue {
   readonly holder: Placer;
+  readonly key: string;
   readonly held: LinkedList<Exchange>;
+}
+
+const ANY: WorkerSet = { key: '', workers: [] };
+
+export interface HoldQueueOptions {
+  /** Whether a retry for this holder would be in vain because every worker is full. */
+  readonly isClosed?: (holder: Placer) => boolean;
+  readonly setOf?: (x: Exchange) => WorkerSet;
 }
 
 /**
@@ -24,22 +40,23 @@ export class HoldQueue {
   /** How many exchanges are held. */
   size = 0;
   readonly #held = new WeakMap<Exchange, Held>();
-  readonly #queues = new Map<Placer, HolderQueue>();
+  readonly #queues = new Map<Placer, Map<string, SetQueue>>();
   /** How long each holder held each exchange before, in total. */
   readonly #heldMs = new WeakMap<Placer, WeakMap<Exchange, number>>();
   readonly #isClosed: (holder: Placer) => boolean;
+  readonly #setOf: (x: Exchange) => WorkerSet;
   #isRetryDue = false;
   #rounds = 0;
 
-  /** @param isClosed whether a retry for this holder would be in vain because every worker is full */
-  constructor(isClosed: (holder: Placer) => boolean = () => false) {
+  constructor({ isClosed = () => false, setOf = () => ANY }: HoldQueueOptions = {}) {
     this.#isClosed = isClosed;
+    this.#setOf = setOf;
   }
 
   /** Held exchanges by reason. */
   counts(): Map<string, number> {
     const counts = new Map<string, number>();
-    for (const { held } of this.#queues.values()) {
+    for (const { held } of this.#all()) {
       for (const { waiting } of held) {
         const { reason } = waiting!;
         counts.set(reason, (counts.get(reason) ?? 0) + 1);
@@ -51,7 +68,7 @@ export class HoldQueue {
   /** Since when the oldest exchange of each reason is held (monotonic ms). */
   oldestMs(): Map<string, number> {
     const oldest = new Map<string, number>();
-    for (const { held } of this.#queues.values()) {
+    for (const { held } of this.#all()) {
       for (const { waiting } of held) {
         const { reason, sinceMs } = waiting!;
         oldest.set(reason, Math.min(oldest.get(reason) ?? Infinity, sinceMs));
@@ -61,7 +78,9 @@ export class HoldQueue {
   }
 
   sizeOf(holder: Placer): number {
-    return this.#queues.get(holder)?.held.size ?? 0;
+    let size = 0;
+    for (const { held } of this.#queues.get(holder)?.values() ?? []) size += held.size;
+    return size;
   }
 
   /** `retry` places the exchange again. `expired` is called after `maxMs` in total of holds by this holder. */
@@ -71,10 +90,9 @@ export class HoldQueue {
       this.leave(x);
       expired();
     }, leftMs);
-    let queue = this.#queues.get(holder);
-    if (queue === undefined) this.#queues.set(holder, (queue = { holder, held: new LinkedList() }));
     this.size++;
     const sinceMs = performance.now();
+    const queue = this.#queueFor(x, holder);
     this.#held.set(x, { link: queue.held.push(x), queue, reason, sinceMs, retry, timer });
     // A request that is asked again stays held, but its entry is new.
     x.waiting = { phase: 'held', reason, sinceMs: sinceMs - x.heldMs, limitMs: x.heldMs + leftMs };
@@ -88,8 +106,7 @@ export class HoldQueue {
     this.#held.delete(x);
     this.size--;
     const { queue } = entry;
-    queue.held.remove(entry.link);
-    if (queue.held.size === 0) this.#queues.delete(queue.holder);
+    this.#unlink(entry);
     let heldMs = this.#heldMs.get(queue.holder);
     if (heldMs === undefined) this.#heldMs.set(queue.holder, (heldMs = new WeakMap()));
     const ms = performance.now() - entry.sinceMs;
@@ -106,7 +123,8 @@ export class HoldQueue {
     this.#isRetryDue = true;
     setImmediate(() => {
       this.#isRetryDue = false;
-      const queues = [...this.#queues.values()];
+      for (const holder of this.#queues.keys()) this.#sortBySet(holder);
+      const queues = [...this.#all()];
       // The order rotates: otherwise, with little capacity, the later queues would never be retried.
       const start = this.#rounds++;
       for (let i = 0; i < queues.length; i++) {
@@ -119,11 +137,45 @@ export class HoldQueue {
 
   /** After a change of policies: retries all, in no policy's order. */
   retryAll(): void {
-    const queues = [...this.#queues.values()];
+    const queues = [...this.#all()];
     for (const queue of queues) this.#retryAll(queue);
   }
 
-  #retryAll({ holder, held }: HolderQueue): void {
+  *#all(): Generator<SetQueue> {
+    for (const queues of this.#queues.values()) yield* queues.values();
+  }
+
+  #queueFor(x: Exchange, holder: Placer): SetQueue {
+    const { key } = comparesItself(holder) ? ANY : this.#setOf(x);
+    let queues = this.#queues.get(holder);
+    if (queues === undefined) this.#queues.set(holder, (queues = new Map()));
+    let queue = queues.get(key);
+    if (queue === undefined) queues.set(key, (queue = { holder, key, held: new LinkedList() }));
+    return queue;
+  }
+
+  #unlink({ link, queue: { holder, key, held } }: Held): void {
+    held.remove(link);
+    if (held.size > 0) return;
+    const queues = this.#queues.get(holder)!;
+    queues.delete(key);
+    if (queues.size === 0) this.#queues.delete(holder);
+  }
+
+  /** The fleet may have changed since exchanges were held, and with it the workers that may get them. */
+  #sortBySet(holder: Placer): void {
+    const queues = [...this.#queues.get(holder)!.values()];
+    if (comparesItself(holder) || queues.every(({ key, held }) => this.#setOf(held.first!.value).key === key)) return;
+    const entries = queues.flatMap(({ held }) => Array.from(held, (x) => this.#held.get(x)!));
+    for (const entry of entries) this.#unlink(entry);
+    for (const entry of entries.toSorted((a, b) => a.sinceMs - b.sinceMs)) {
+      const x = entry.link.value;
+      const queue = this.#queueFor(x, holder);
+      this.#held.set(x, { ...entry, link: queue.held.push(x), queue });
+    }
+  }
+
+  #retryAll({ holder, held }: SetQueue): void {
     if (holder.isShut === true) return;
     // A copy: an exchange that is held again waits for the next retry.
     const now = [...held];
@@ -133,9 +185,10 @@ export class HoldQueue {
     }
   }
 
-  #askInOrder({ holder, held }: HolderQueue): void {
-    while (!this.#isClosed(holder)) {
-      const x = holder.nextHeld!(held);
+  #askInOrder({ holder, held }: SetQueue): void {
+    const { workers } = comparesItself(holder) || held.first === null ? ANY : this.#setOf(held.first.value);
+    while (held.size > 0 && !this.#isClosed(holder)) {
+      const x = holder.nextHeld!(held, workers);
       if (x === null) return;
       this.#ask(x);
       // The exchange is held again, and would be the next one forever.
@@ -151,3 +204,6 @@ export class HoldQueue {
     entry.retry();
   }
 }
+
+/** All that it holds is in one queue. */
+const comparesItself = ({ nextHeld, isLimit }: Placer): boolean => nextHeld === undefined || isLimit === true;

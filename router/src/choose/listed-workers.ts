@@ -29,4 +29,8 @@ export class ListedWorkers {
   at(slot: number): Worker | null {
     return this.#rounds[slot] === this.#round ? this.#workers[slot]! : null;
   }
+
+  has(worker: Worker): boolean {
+    return this.at(worker.slot) === worker;
+  }
 }

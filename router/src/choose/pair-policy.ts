@@ -47,14 +47,14 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
   }
 
   /** The next request among those that one of the two holds. */
-  function nextOf(half: Half, held: readonly Exchange[]): Exchange | null {
+  function nextOf(half: Half, held: readonly Exchange[], workers: readonly Worker[]): Exchange | null {
     if (held.length === 0) return null;
     const policy = of[half];
     if (policy.nextHeld === undefined) return held[0]!;
     const notes = held.map(notesOf);
     for (const [i, x] of held.entries()) x.policyState = notes[i]!.of[half];
     try {
-      return policy.nextHeld(held);
+      return policy.nextHeld(held, ofRole(workers, half));
     } finally {
       for (const [i, x] of held.entries()) {
         notes[i]!.of[half] = x.policyState;
@@ -110,10 +110,10 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
   }
   // Without an order of either policy, all held requests are retried.
   if (both.some((policy) => policy.nextHeld !== undefined)) {
-    pair.nextHeld = (held) => {
+    pair.nextHeld = (held, workers) => {
       const all = [...held];
       const heldBy = (half: Half) => all.filter((x) => (notesOf(x).heldBy ?? 'decode') === half);
-      return nextOf('prefill', heldBy('prefill')) ?? nextOf('decode', heldBy('decode'));
+      return nextOf('prefill', heldBy('prefill'), workers) ?? nextOf('decode', heldBy('decode'), workers);
     };
   }
   return pair;

@@ -1,8 +1,9 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
-import { type Engine, answer, deadUrl, startEngine } from '../harness/engine.ts';
+import { type Engine, type EngineRequest, answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
+import { policyModule } from '../harness/policy-module.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 
@@ -68,6 +69,37 @@ test('a model whose only worker fails is tried nowhere else, one with two is', a
   deepEqual([failed.status, failed.text], [500, 'broken']);
   engines[1]!.engine.kill();
   equal((await ask({ model: 'b' })).status, 503, 'it exists, and nobody serves it now');
+});
+
+test('held requests of a model whose worker is busy delay no request of another model', async (t) => {
+  const engines = await startModels(t, ['busy'], ['free']);
+  const asked: EngineRequest[][] = engines.map(() => []);
+  for (const [i, { engine }] of engines.entries()) engine.onRequest = (request) => void asked[i]!.push(request);
+  const policy = policyModule(
+    t,
+    `({ fleet }) => {
+      const idle = (workers) => workers.find((worker) => fleet.load(worker) === 0);
+      return {
+        needs: 'nothing',
+        choose: (x, workers) => idle(workers)?.alone ?? { hold: 'busy', maxMs: 60000 },
+        nextHeld: ([first], workers) => idle(workers) === undefined ? null : first,
+      };
+    }`,
+  );
+  const { router, ask } = await startModelRouter(t, engines, { policy });
+  const sent: Promise<string>[] = [];
+  for (const model of ['busy', 'free', 'busy', 'free']) {
+    sent.push(ask({ model }).then(({ text }) => text));
+    await until('it has arrived', () => router.pipeline.inFlight.size === sent.length);
+  }
+  await until('each engine has one', () => asked.every(({ length }) => length === 1));
+  asked[1]![0]!.answer('1');
+  await until('the next request is sent', () => asked[1]!.length === 2);
+  asked[1]![1]!.answer('1');
+  asked[0]![0]!.answer('0');
+  await until('the last request is sent', () => asked[0]!.length === 2);
+  asked[0]![1]!.answer('0');
+  deepEqual(await Promise.all(sent), ['0', '1', '0', '1']);
 });
 
 test('a model that nobody lists is looked for once more, then it is a 404 in the dialect', async (t) => {

@@ -33,8 +33,9 @@ export function scene(workers: number, rest: Partial<PolicyContext> = {}) {
     policy.begun!(x, worker);
     return worker;
   };
+  const nextHeld = (): Exchange | null => policy.nextHeld!(held, fleet.eligible);
   const retryHeld = (): void => {
-    for (let x = policy.nextHeld!(held); x !== null; x = policy.nextHeld!(held)) if (ask(x) === null) return;
+    for (let x = nextHeld(); x !== null; x = nextHeld()) if (ask(x) === null) return;
   };
   const answer = (x: Exchange, answerTokens = 100): void => {
     const worker = running.get(x)!;

@@ -59,9 +59,9 @@ export function rollout(context: PolicyContext): Policy {
   }
 
   /** A worker with room for a little context. */
-  function roomy(): WorkerState | null {
+  function roomy(workers: readonly Worker[]): WorkerState | null {
     let found: WorkerState | null = null;
-    tracker.visitRoomy(LEAST_TOKENS, (state) => {
+    tracker.visitRoomy(LEAST_TOKENS, workers, (state) => {
       found = state;
       return false;
     });
@@ -99,8 +99,8 @@ export function rollout(context: PolicyContext): Policy {
     sessionEnded: (id) => tracker.endSession(id),
     homeOf: (id) => tracker.homeOf(id),
     flushed: (worker) => tracker.flush(worker),
-    nextHeld(held) {
-      const state = roomy();
+    nextHeld(held, workers) {
+      const state = roomy(workers);
       if (state === null) return null;
       let next: Exchange | null = null;
       let nextSecs = -Infinity;
@@ -112,7 +112,8 @@ export function rollout(context: PolicyContext): Policy {
       for (const x of held) {
         const request = tracker.request(x);
         const rank = rankOf(request);
-        if (rank + turnSecs * MOST_SHARED < first) continue;
+        const most = rank + turnSecs * MOST_SHARED;
+        if (most < first || most <= nextSecs) continue;
         // Sessions of one prompt go together: they need less of a cache.
         const shared = Math.min(MOST_SHARED, sharedTokens(request, state) / turnTokens);
         const secs = rank + turnSecs * shared;

@@ -1,6 +1,5 @@
-import type { Fleet } from '../../fleet/fleet.ts';
 import type { Worker } from '../../fleet/worker.ts';
-import { ListedWorkers } from '../listed-workers.ts';
+import type { ListedWorkers } from '../listed-workers.ts';
 import type { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { LoadOrder } from './load-order.ts';
 import type { RolloutRequest } from './request.ts';
@@ -9,7 +8,7 @@ import type { WorkerState } from './worker-state.ts';
 /** Workers that have a part of the prompt, and others of least load, that are compared. */
 export const HOLDERS = 8;
 export const LEAST_LOADED = 8;
-/** Workers that are looked at to find those of least load, or with most room. */
+/** Workers that are looked at to find those of least load. */
 export const MAX_LOOKED_AT = 64;
 
 /**
@@ -21,10 +20,10 @@ export class Candidates {
   readonly #order: LoadOrder;
   readonly #listed: ListedWorkers;
 
-  constructor(fleet: Fleet, index: PrefixIndex, order: LoadOrder) {
+  constructor(listed: ListedWorkers, index: PrefixIndex, order: LoadOrder) {
+    this.#listed = listed;
     this.#index = index;
     this.#order = order;
-    this.#listed = new ListedWorkers(fleet);
   }
 
   /** @param mayWin whether a worker may cost less than the home of the session, whatever it has of the prompt */
@@ -39,13 +38,13 @@ export class Candidates {
     listed.read(workers);
     const found: Worker[] = [];
     const home = session?.home?.worker ?? null;
-    if (home !== null && listed.at(home.slot) === home) found.push(home);
+    if (home !== null && listed.has(home)) found.push(home);
     let others = 0;
     let looked = 0;
     let isContested = found.length === 0;
     this.#order.visit(nowMs, (state) => {
       const { worker } = state;
-      if (listed.at(worker.slot) === worker && !found.includes(worker)) {
+      if (listed.has(worker) && !found.includes(worker)) {
         found.push(worker);
         // Those with sessions of the same group cost more than the order says.
         if (!isFirstTurn || !group.placed.has(state)) others++;
@@ -58,11 +57,6 @@ export class Candidates {
     // Where the least loaded workers can't win, those with more load can't either.
     if (isContested) this.#addHolders(prompt.blocks, nowMs, found);
     return found;
-  }
-
-  /** Whether the worker was on the last list. */
-  lists(worker: Worker): boolean {
-    return this.#listed.at(worker.slot) === worker;
   }
 
   /** Those with the longest part of the prompt; of those with the same part, those of least load. */

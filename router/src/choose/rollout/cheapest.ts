@@ -1,6 +1,5 @@
 import type { Worker } from '../../fleet/worker.ts';
 import { type RolloutRequest, costAt, noCost } from './request.ts';
-import { MAX_LOOKED_AT } from './candidates.ts';
 import type { RolloutTracker } from './tracker.ts';
 import type { WorkerState } from './worker-state.ts';
 
@@ -38,16 +37,17 @@ export class Cheapest {
     const mayMoveTo = (state: WorkerState): boolean => this.#leastCost(request, state, nowMs) <= stay + SAME_SECS;
     const few = this.#tracker.candidates.of(request, workers, nowMs, mayMoveTo);
     const found = this.#findIn(request, few, isOpen, nowMs);
-    return found === null && few !== workers ? this.#findIn(request, this.#roomy(request), isOpen, nowMs) : found;
+    return found === null && few !== workers
+      ? this.#findIn(request, this.#roomy(request, workers), isOpen, nowMs)
+      : found;
   }
 
   /** Workers with room for the request, if they have its first prompt in their caches: those with most room. */
-  #roomy({ prompt, promptTokens }: RolloutRequest): Worker[] {
+  #roomy({ prompt, promptTokens }: RolloutRequest, workers: readonly Worker[]): Worker[] {
     const found: Worker[] = [];
-    let looked = 0;
-    this.#tracker.visitRoomy(promptTokens - prompt.tokens, ({ worker }) => {
-      if (this.#tracker.candidates.lists(worker)) found.push(worker);
-      return found.length < FEW && ++looked < MAX_LOOKED_AT;
+    this.#tracker.visitRoomy(promptTokens - prompt.tokens, workers, ({ worker }) => {
+      found.push(worker);
+      return found.length < FEW;
     });
     return found;
   }

@@ -40,8 +40,9 @@ export function mustPause(session: OpenSession, workload: Workload): boolean {
   for (const other of home.residents) {
     const rank = rankSecs(other, workload);
     if (rank < mine || (rank === mine && other.order > session.order)) behind += other.contextTokens;
+    if (behind >= excess) return false;
   }
-  return behind < excess;
+  return true;
 }
 
 /**

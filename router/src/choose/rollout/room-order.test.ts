@@ -45,10 +45,11 @@ test('workers are shown by the room that they have, and no worker with enough of
           const roomOf = (each: Worker): number => roomTokens(tracker.workerState(each), tracker.workload.turnTokens);
           // What the policy has learned of turns reaches one worker per visit.
           const { turnTokens } = tracker.workload;
-          for (let i = 0; turnTokens !== known && i < 64; i++) tracker.visitRoomy(Infinity, () => false);
+          for (let i = 0; turnTokens !== known && i < 64; i++)
+            tracker.visitRoomy(Infinity, fleet.eligible, () => false);
           known = turnTokens;
           const seen: Worker[] = [];
-          tracker.visitRoomy(wanted, (state) => seen.push(state.worker) > 0);
+          tracker.visitRoomy(wanted, fleet.eligible, (state) => seen.push(state.worker) > 0);
           assert.deepEqual(new Set(seen), new Set(fleet.eligible.filter((each) => roomOf(each) >= wanted)));
           // Few workers have no order.
           if (fleet.eligible.length <= FEW) {
@@ -66,4 +67,15 @@ test('workers are shown by the room that they have, and no worker with enough of
     ),
     { numRuns: 40 },
   );
+});
+
+test('of a list of workers those with room are visited, however many others of the fleet have more', () => {
+  const { fleet, workers } = fleetOfSize(120);
+  const tracker = new RolloutTracker(policyContext(fleet));
+  const listed = workers.slice(100);
+  for (const worker of listed) worker.kvTokens = 1_000;
+  const seen = new Set<Worker>();
+  tracker.visitRoomy(10, listed, ({ worker }) => seen.add(worker).size > 0);
+  assert.deepEqual(seen, new Set(listed));
+  tracker.close();
 });

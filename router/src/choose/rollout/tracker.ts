@@ -2,6 +2,7 @@ import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { hash32 } from '../../kit/hash.ts';
 import { unitsOf } from '../../kit/block-hash.ts';
+import { ListedWorkers } from '../listed-workers.ts';
 import type { IndexSize, PolicyContext } from '../policy.ts';
 import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { StateMap } from '../state.ts';
@@ -41,6 +42,7 @@ export class RolloutTracker {
   readonly #index: PrefixIndex;
   readonly #workerStates = new Map<Worker, WorkerState>();
   readonly #slowness = new Slowness();
+  readonly #listed: ListedWorkers;
   /** null: no decision needed it yet. */
   #order: LoadOrder | null = null;
   #candidates: Candidates | null = null;
@@ -58,6 +60,7 @@ export class RolloutTracker {
 
   constructor(context: PolicyContext) {
     this.#context = context;
+    this.#listed = new ListedWorkers(context.fleet);
     this.#index = new PrefixIndex(context.options.maxTreeSize);
     this.#state = context.state('rollout');
     this.#homes = new SavedHomes(context.state('rollout-sessions'));
@@ -86,23 +89,23 @@ export class RolloutTracker {
     const { fleet } = this.#context;
     this.#order = new LoadOrder(this.#slowness, this.workload);
     for (const worker of fleet.eligible) this.#loadChanged(this.workerState(worker));
-    return (this.#candidates = new Candidates(fleet, this.#index, this.#order));
+    return (this.#candidates = new Candidates(this.#listed, this.#index, this.#order));
   }
 
-  /** Calls `visit` for workers with room for so many tokens, those with most of it first, until it returns false. */
-  visitRoomy(tokens: number, visit: (state: WorkerState) => boolean): void {
-    const { eligible } = this.#context.fleet;
+  /** Calls `visit` for those of the workers with room for so many tokens, of many workers those with most of it first, until it returns false. */
+  visitRoomy(tokens: number, workers: readonly Worker[], visit: (state: WorkerState) => boolean): void {
     const roomOf = (state: WorkerState): number => roomTokens(state, this.workload.turnTokens);
-    if (eligible.length <= FEW) {
-      const roomy = eligible.map((worker) => this.workerState(worker)).filter((state) => roomOf(state) >= tokens);
+    if (workers.length <= FEW) {
+      const roomy = workers.map((worker) => this.workerState(worker)).filter((state) => roomOf(state) >= tokens);
       roomy.every(visit);
       return;
     }
     if (this.#rooms === null) {
       this.#rooms = new RoomOrder(roomOf);
-      for (const worker of eligible) this.#loadChanged(this.workerState(worker));
+      for (const worker of this.#context.fleet.eligible) this.#loadChanged(this.workerState(worker));
     }
-    this.#rooms.visit(tokens, visit);
+    this.#listed.read(workers);
+    this.#rooms.visit(tokens, (state) => !this.#listed.has(state.worker) || visit(state));
   }
 
   /** What is known of an exchange; the same object until the exchange ends. */
