@@ -172,6 +172,7 @@ test('silent sessions expire, after a time learned from the gaps between turns',
   }
   assert.equal(s.policy.describe!()['sessionTtlSecs'], 80);
   s.context.clock.nowMs += 61_000;
+  assert.equal(s.policy.describe!()['openSessions'], 0, 'also without a request after them');
   s.ask(turn('new', text('new', 100)));
   assert.equal(s.policy.describe!()['openSessions'], 1);
 });

@@ -100,6 +100,7 @@ export function rollout(context: PolicyContext): Policy {
     homeOf: (id) => tracker.homeOf(id),
     flushed: (worker) => tracker.flush(worker),
     nextHeld(held, workers) {
+      tracker.expire();
       const state = roomy(workers);
       if (state === null) return null;
       let next: Exchange | null = null;
@@ -133,7 +134,10 @@ export function rollout(context: PolicyContext): Policy {
       });
     },
     indexSize: () => tracker.indexSize,
-    describe: () => ({ ...tracker.describe(), holdsSessionsBack: hasResidency() }),
+    describe() {
+      tracker.expire();
+      return { ...tracker.describe(), holdsSessionsBack: hasResidency() };
+    },
     close: () => tracker.close(),
   };
 }

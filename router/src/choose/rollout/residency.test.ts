@@ -4,10 +4,12 @@ import { exchangeOf } from '../../../test/harness/policy.ts';
 import { promptOf } from '../../../test/harness/prompt.ts';
 import { scene, teach, text, turn } from '../../../test/harness/rollout-scene.ts';
 import type { Exchange } from '../../exchange.ts';
+import type { PolicyContext } from '../policy.ts';
+import { memoryStore } from '../state.ts';
 
 /** A worker whose cache is full of running sessions of the group `residents`. */
-function fullScene() {
-  const s = scene(1);
+function fullScene(context: Partial<PolicyContext> = {}) {
+  const s = scene(1, context);
   teach(s);
   const first = turn('resident 0', text('resident', 4_000), 'residents');
   const rest = Array.from({ length: 8 }, (_, i) =>
@@ -97,6 +99,22 @@ test('a turn that was held for too long is sent as a guest, and the next turn of
   const why = s.policy.whyMoved!(next, worker!, worker!);
   assert.equal(why.reason, 'no_room', 'not that its worker was away');
   assert.equal(s.policy.describe!()['guestTurns'], 1);
+});
+
+test('the worker of a guest turn is not saved as the home of its session', () => {
+  const store = memoryStore();
+  const s = fullScene({ state: (name) => store.open(name) });
+  const guest = long('guest', 'residents');
+  s.holds(guest);
+  guest.isOverdue = true;
+  assert.notEqual(s.ask(guest), null);
+  s.answer(guest);
+  assert.equal(s.policy.describe!()['guestTurns'], 1);
+  const saved = store.open('rollout-sessions');
+  assert.equal(saved.get('guest'), undefined);
+  const resident = [...s.running.keys()].at(-1)!;
+  s.answer(resident);
+  assert.notEqual(saved.get(resident.session), undefined);
 });
 
 test('a guest takes room while it runs, and none when it has ended', () => {

@@ -364,7 +364,8 @@ export class RolloutTracker {
     session.grow(contextTokens);
     session.promptTokens = promptTokens;
     session.bodyBytes = request.bodyBytes;
-    this.#homes.write(session, state);
+    // After the turn of a guest the session is where it was.
+    if (session.home === state) this.#homes.write(session, state);
   }
 
   #learnSpeed(x: Exchange, request: RolloutRequest, state: WorkerState, answerTokens: number): void {
