@@ -1,4 +1,4 @@
-import type { Exchange, PluginDefinition } from '../../router/src/index.ts';
+import type { Exchange, PluginDefinition, StateKey } from '../../router/src/index.ts';
 
 /** What the responses of one group have cost so far. */
 interface Account {
@@ -16,6 +16,7 @@ export default {
   create({ tokens: budget }, { log, metrics }) {
     const accounts = new Map<string, Account>();
     const spent = metrics.counter({ name: 'budget_tokens_total', help: 'Tokens of answers, of all groups.' });
+    const spentBy: StateKey<number> = {};
     const groupOf = (x: Exchange): string => x.head.get('x-turnout-group') ?? '';
 
     function accountOf(x: Exchange): Account {
@@ -46,11 +47,17 @@ export default {
             const said = [...text.matchAll(/"completion_tokens":\s*(\d+)[,}]/g)].at(-1);
             tail = text.slice(said === undefined ? -64 : said.index + said[0].length);
             if (said === undefined) return;
-            account.tokens += Number(said[1]);
-            spent.inc(Number(said[1]));
+            const tokens = Number(said[1]);
+            account.tokens += tokens;
+            spent.inc(tokens);
+            x.setState(spentBy, (x.state(spentBy) ?? 0) + tokens);
             if (account.tokens >= budget) log.info({ group: groupOf(x) }, 'budget spent');
           },
         };
+      },
+
+      finished(x) {
+        log.debug({ group: groupOf(x), tokens: x.state(spentBy), outcome: x.outcome }, 'request charged');
       },
 
       routes({ forClients }) {

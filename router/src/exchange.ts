@@ -4,7 +4,7 @@ import type { Usage } from './engines/usage.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import { NO_PLUGINS, type PluginChain } from './phases/chain.ts';
-import type { ExchangeView } from './phases/exchange-view.ts';
+import type { ExchangeView, StateKey } from './phases/exchange-view.ts';
 import type { RequestHead } from './wire/request-head.ts';
 import type { Failure, Result, ResultListener } from './wire/result.ts';
 import type { Sink } from './wire/sink.ts';
@@ -175,6 +175,13 @@ export type Why = 'new' | 'home' | 'moved' | 'retry' | 'target' | 'policy';
 /** Maximum bytes of a response that are read while its engine loads weights and its client does not take them. */
 export const READ_ON_BYTES = 4_194_304;
 
+/** A plugin's state: a list, because a request has few. */
+interface StateEntry {
+  readonly key: object;
+  state: unknown;
+  readonly next: StateEntry | null;
+}
+
 const NO_WORKERS: readonly Worker[] = [];
 const NO_FAILURES: readonly FailedAttempt[] = [];
 const NO_SEAMS: readonly Seam[] = [];
@@ -295,6 +302,7 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   timer: NodeJS.Timeout | null = null;
   /** The plugins that take part. */
   plugins: PluginChain = NO_PLUGINS;
+  #states: StateEntry | null = null;
   readonly #listener: ResultListener<Exchange>;
 
   constructor(listener: ResultListener<Exchange>, head: RequestHead, body: RequestBody, sink: Sink, startMs: number) {
@@ -308,6 +316,22 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** The client disconnected, or sent a malformed body. */
   ended(_client: unknown, result: Result): void {
     this.#listener.ended(this, result);
+  }
+
+  state<State>(key: StateKey<State>): State | null {
+    return (this.#entryOf(key)?.state ?? null) as State | null;
+  }
+
+  setState<State>(key: StateKey<State>, state: State | null): void {
+    const entry = this.#entryOf(key);
+    if (entry === null) this.#states = { key, state, next: this.#states };
+    else entry.state = state;
+  }
+
+  #entryOf(key: object): StateEntry | null {
+    let entry = this.#states;
+    while (entry !== null && entry.key !== key) entry = entry.next;
+    return entry;
   }
 
   /** The session key; '': the request has none. */

@@ -32,6 +32,7 @@ export type {
   ExchangeView as Exchange,
   RequestBodyView as RequestBody,
   RequestHeadView as RequestHead,
+  StateKey,
 } from './phases/exchange-view.ts';
 export {
   type AttemptFailure,

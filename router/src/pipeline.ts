@@ -20,7 +20,7 @@ export class Pipeline implements ResultListener<Exchange> {
   readonly #stages: Stages;
   readonly #forwarder: Forwarder;
   readonly #ends: Ends;
-  #isClosed = false;
+  #closed: RouterError | null = null;
 
   constructor(stages: Stages) {
     this.#stages = stages;
@@ -34,8 +34,9 @@ export class Pipeline implements ResultListener<Exchange> {
   }
 
   /** @param sink of the response: a client's socket, or memory @returns the exchange, to follow or end it */
-  dispatch(head: RequestHead, body: RequestBody, sink: Sink): Exchange {
+  dispatch(head: RequestHead, body: RequestBody, sink: Sink, prepare?: (x: Exchange) => void): Exchange {
     const x = new Exchange(this, head, body, sink, performance.now());
+    prepare?.(x);
     const { assignRoles, authorizer, fanOut, options, pageGuard, plugins, serveOwn } = this.#stages;
     // Plugins may replace the target before anything reads it.
     const failure = plugins.retarget(x);
@@ -45,8 +46,7 @@ export class Pipeline implements ResultListener<Exchange> {
     // No generation is for the router itself. Its own endpoints have no limits: health and control must work when the fleet is full.
     else if (x.isGeneration || !serveOwn(x)) {
       this.#ends.began(x, options.requestTimeoutMs);
-      const closed = this.#isClosed ? shuttingDown() : null;
-      const refusal = invalid ?? closed ?? (x.isGeneration ? null : fanOut.address(x)) ?? plugins.takePart(x);
+      const refusal = invalid ?? this.#closed ?? (x.isGeneration ? null : fanOut.address(x)) ?? plugins.takePart(x);
       // Plugins' classify, admit, answer: they may set the key that the queue goes by, refuse, or respond.
       if (refusal !== null || !x.plugins.settles) this.#admit(x, refusal);
       else void x.plugins.settle(x, (settled) => this.#settled(x, settled));
@@ -142,8 +142,8 @@ export class Pipeline implements ResultListener<Exchange> {
 
   /** Ends every request in flight: the router stops. */
   close(): void {
-    this.#isClosed = true;
+    this.#closed = shuttingDown();
     this.#stages.admission.close();
-    this.#ends.endAll(shuttingDown());
+    this.#ends.endAll(this.#closed);
   }
 }

@@ -1,11 +1,20 @@
 import type { Exchange, Placer } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
+import type { StateKey } from '../phases/exchange-view.ts';
 
 /** The eligible workers that may get a request, and a key that requests with the same workers share. */
 export interface WorkerSet {
   readonly key: string;
   readonly workers: readonly Worker[];
+}
+
+/** What a queue keeps of an exchange. */
+interface Holds {
+  /** null: the exchange is not held. */
+  now: Held | null;
+  /** How long each holder held it before, in total. */
+  readonly beforeMs: Map<Placer, number>;
 }
 
 interface Held {
@@ -39,10 +48,8 @@ export interface HoldQueueOptions {
 export class HoldQueue {
   /** How many exchanges are held. */
   size = 0;
-  readonly #held = new WeakMap<Exchange, Held>();
+  readonly #holds: StateKey<Holds> = {};
   readonly #queues = new Map<Placer, Map<string, SetQueue>>();
-  /** How long each holder held each exchange before, in total. */
-  readonly #heldMs = new WeakMap<Placer, WeakMap<Exchange, number>>();
   readonly #isClosed: (holder: Placer) => boolean;
   readonly #setOf: (x: Exchange) => WorkerSet;
   #isRetryDue = false;
@@ -85,7 +92,9 @@ export class HoldQueue {
 
   /** `retry` places the exchange again. `expired` is called after `maxMs` in total of holds by this holder. */
   hold(x: Exchange, reason: string, maxMs: number, holder: Placer, retry: () => void, expired: () => void): void {
-    const leftMs = Math.max(0, maxMs - (this.#heldMs.get(holder)?.get(x) ?? 0));
+    let holds = x.state(this.#holds);
+    if (holds === null) x.setState(this.#holds, (holds = { now: null, beforeMs: new Map() }));
+    const leftMs = Math.max(0, maxMs - (holds.beforeMs.get(holder) ?? 0));
     const timer = setTimeout(() => {
       this.leave(x);
       expired();
@@ -93,24 +102,23 @@ export class HoldQueue {
     this.size++;
     const sinceMs = performance.now();
     const queue = this.#queueFor(x, holder);
-    this.#held.set(x, { link: queue.held.push(x), queue, reason, sinceMs, retry, timer });
+    holds.now = { link: queue.held.push(x), queue, reason, sinceMs, retry, timer };
     // A request that is asked again stays held, but its entry is new.
     x.waiting = { phase: 'held', reason, sinceMs: sinceMs - x.heldMs, limitMs: x.heldMs + leftMs };
     x.activity = { abort: () => this.leave(x) };
   }
 
   leave(x: Exchange): void {
-    const entry = this.#held.get(x);
-    if (entry === undefined) return;
+    const holds = x.state(this.#holds);
+    const entry = holds?.now ?? null;
+    if (holds === null || entry === null) return;
     clearTimeout(entry.timer);
-    this.#held.delete(x);
+    holds.now = null;
     this.size--;
-    const { queue } = entry;
+    const { holder } = entry.queue;
     this.#unlink(entry);
-    let heldMs = this.#heldMs.get(queue.holder);
-    if (heldMs === undefined) this.#heldMs.set(queue.holder, (heldMs = new WeakMap()));
     const ms = performance.now() - entry.sinceMs;
-    heldMs.set(x, (heldMs.get(x) ?? 0) + ms);
+    holds.beforeMs.set(holder, (holds.beforeMs.get(holder) ?? 0) + ms);
     x.waiting = null;
     x.heldMs += ms;
     x.heldFor = entry.reason;
@@ -166,12 +174,12 @@ export class HoldQueue {
   #sortBySet(holder: Placer): void {
     const queues = [...this.#queues.get(holder)!.values()];
     if (comparesItself(holder) || queues.every(({ key, held }) => this.#setOf(held.first!.value).key === key)) return;
-    const entries = queues.flatMap(({ held }) => Array.from(held, (x) => this.#held.get(x)!));
+    const entries = queues.flatMap(({ held }) => Array.from(held, (x) => this.#heldNow(x)!));
     for (const entry of entries) this.#unlink(entry);
     for (const entry of entries.toSorted((a, b) => a.sinceMs - b.sinceMs)) {
       const x = entry.link.value;
       const queue = this.#queueFor(x, holder);
-      this.#held.set(x, { ...entry, link: queue.held.push(x), queue });
+      x.state(this.#holds)!.now = { ...entry, link: queue.held.push(x), queue };
     }
   }
 
@@ -192,16 +200,20 @@ export class HoldQueue {
       if (x === null) return;
       this.#ask(x);
       // The exchange is held again, and would be the next one forever.
-      if (this.#held.has(x)) return;
+      if (this.#heldNow(x) !== null) return;
     }
   }
 
   #ask(x: Exchange): void {
-    const entry = this.#held.get(x);
+    const entry = this.#heldNow(x);
     // The retry of another exchange may have removed this one.
-    if (entry === undefined) return;
+    if (entry === null) return;
     this.leave(x);
     entry.retry();
+  }
+
+  #heldNow(x: Exchange): Held | null {
+    return x.state(this.#holds)?.now ?? null;
   }
 }
 

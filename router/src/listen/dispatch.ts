@@ -2,6 +2,7 @@ import { dialectOf, normalPath } from '../classify/classify.ts';
 import type { Exchange } from '../exchange.ts';
 import { sendError } from '../forward/errors.ts';
 import type { ErrorCode } from '../kit/errors.ts';
+import type { ExchangeView } from '../phases/exchange-view.ts';
 import type { Pipeline } from '../pipeline.ts';
 import { BufferSink } from '../wire/buffer-sink.ts';
 import { RequestBody, type RetryBudget } from '../wire/request-body.ts';
@@ -25,6 +26,8 @@ export interface DispatchRequest {
   readonly signal?: AbortSignal;
   /** The request needs no API key and may be a control request. Default false: keys are checked as for a client's request. */
   readonly isTrusted?: boolean;
+  /** Called with the request before its first phase: sets the state that a plugin of the caller reads, and may set what `classify` may set. */
+  readonly prepare?: (x: ExchangeView) => void;
 }
 
 export interface DispatchResponse {
@@ -93,7 +96,7 @@ export class Dispatcher {
         if (sent.length > 0) body.push(bufferOf(sent));
         body.finish();
       }
-      call.begin(this.#pipeline.dispatch(head, body, call.sink));
+      call.begin(this.#pipeline.dispatch(head, body, call.sink, request.prepare));
       if (isStream) void call.send(sent, body);
     }
     return call.response();

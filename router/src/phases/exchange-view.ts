@@ -38,6 +38,29 @@ export interface RequestBodyView {
   join(): Buffer;
 }
 
+/**
+ * Names the state that a plugin keeps of each request: a constant of the plugin, so that only the plugin has it. The state is released
+ * with the request.
+ *
+ * @example
+ * const sentAt: StateKey<number> = {};
+ * const times: Plugin = {
+ *   name: 'times',
+ *   requestBody(x, body) {
+ *     x.setState(sentAt, performance.now());
+ *     return body;
+ *   },
+ *   finished(x) {
+ *     const ms = x.state(sentAt);
+ *     if (ms !== null) console.log(x.endMs - ms);
+ *   },
+ * };
+ */
+export interface StateKey<State> {
+  /** Never there: it carries the type. */
+  readonly type?: (state: State) => State;
+}
+
 /** One request and its response, as plugins and policies see it. Members that are not readonly may be set, in the phases that say so. */
 export interface ExchangeView {
   readonly head: RequestHeadView;
@@ -107,4 +130,7 @@ export interface ExchangeView {
   readonly firstTokenMs: number;
   readonly lastByteMs: number;
   readonly endMs: number;
+  /** What a plugin keeps of this request; null: nothing was set. */
+  state<State>(key: StateKey<State>): State | null;
+  setState<State>(key: StateKey<State>, state: State | null): void;
 }

@@ -1,4 +1,5 @@
 import type { Exchange } from '../exchange.ts';
+import type { StateKey } from '../phases/exchange-view.ts';
 
 /** Answers of engines that end by an abort come so long after the response to it at most: on one machine within milliseconds. */
 const LINGER_MS = 1_000;
@@ -11,18 +12,18 @@ const paths =
 export class RequestedAborts {
   #inFlight = 0;
   #untilMs = -Infinity;
-  readonly #open = new WeakSet<Exchange>();
+  readonly #open: StateKey<true> = {};
 
   /** A request has arrived. @returns whether it may abort generations: its end is to be reported */
   began(x: Exchange): boolean {
     if (x.isGeneration || !paths.test(x.path)) return false;
-    this.#open.add(x);
+    x.setState(this.#open, true);
     this.#inFlight++;
     return true;
   }
 
   finished(x: Exchange, nowMs: number): void {
-    if (!this.#open.delete(x)) return;
+    if (x.state(this.#open) === null) return;
     this.#inFlight--;
     this.#untilMs = nowMs + LINGER_MS;
   }

@@ -3,6 +3,7 @@ import { UNSET } from '../engines/weight-label.ts';
 import type { WeightSource } from '../fleet/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
+import type { StateKey } from '../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../plugin.ts';
 import type { Changer } from '../phases/response-sink.ts';
 import { COMPLETE, type Result } from '../wire/result.ts';
@@ -76,7 +77,7 @@ export class Resume {
   /** Tokens that were sampled before. */
   resumedTokens = 0;
   readonly #parts: ResumeParts;
-  readonly #followed = new WeakMap<Exchange, Followed>();
+  readonly #followed: StateKey<Followed> = {};
   readonly #aborts = new RequestedAborts();
   readonly #habits = { isDelta: false };
   #keptBytes = 0;
@@ -94,8 +95,8 @@ export class Resume {
 
   /** @param onFailure of a plugin @returns what makes the sink of a response that may be continued; null: it can't be */
   sinkFor(x: Exchange, onFailure: (error: RouterError) => void): SinkFor | null {
-    const followed = this.#followed.get(x);
-    if (followed === undefined || x.roles !== null) return null;
+    const followed = x.state(this.#followed);
+    if (followed === null || x.roles !== null) return null;
     return (first) => {
       if (followed.sink === null || !followed.sink.hasBegun) {
         followed.sink = new ResumeSink(x, x.plugins.sink(x, onFailure, first), {
@@ -109,8 +110,8 @@ export class Resume {
 
   /** @returns what the end of an attempt means: a failed attempt, if the response is continued by another one */
   after(x: Exchange, result: Result): Result {
-    const followed = this.#followed.get(x);
-    if (followed === undefined || (result.kind !== 'complete' && result.kind !== 'cut')) return result;
+    const followed = x.state(this.#followed);
+    if (followed === null || (result.kind !== 'complete' && result.kind !== 'cut')) return result;
     const { generation, sink } = followed;
     if (result.kind === 'complete') {
       if (generation?.isAborted === true) {
@@ -187,7 +188,7 @@ export class Resume {
   #appliesTo(x: Exchange): boolean {
     const isFollowed = x.head.method === 'POST' && (formOf(x.path) !== null || x.path === chatPath);
     if (!isFollowed) return this.#aborts.began(x);
-    this.#followed.set(x, {
+    x.setState(this.#followed, {
       generation: null,
       sink: null,
       reason: 'path',
@@ -201,13 +202,13 @@ export class Resume {
 
   /** Only engines of the same kind understand the rest of a request. */
   #choose(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
-    const first = this.#followed.get(x)?.worker ?? null;
+    const first = x.state(this.#followed)?.worker ?? null;
     return first === null ? workers : workers.filter(({ engine }) => engine === first.engine);
   }
 
   #requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
-    const followed = this.#followed.get(x);
-    if (followed === undefined) return body;
+    const followed = x.state(this.#followed);
+    if (followed === null) return body;
     followed.known = this.#knownOf(worker);
     const form = formOf(x.engineTarget === '' ? x.head.target : x.engineTarget);
     const before = followed.generation;
@@ -277,8 +278,8 @@ export class Resume {
 
   #finished(x: Exchange): void {
     this.#aborts.finished(x, performance.now());
-    const followed = this.#followed.get(x);
-    if (followed === undefined) return;
+    const followed = x.state(this.#followed);
+    if (followed === null) return;
     const { generation } = followed;
     this.#keptBytes -= followed.keptBytes;
     // The engine counted the tokens of earlier parts to the prompt.

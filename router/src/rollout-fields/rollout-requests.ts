@@ -2,6 +2,7 @@ import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
+import type { StateKey } from '../phases/exchange-view.ts';
 import { type PluginAnswer, type PluginPhases, Refused } from '../plugin.ts';
 import { cameByPath } from '../plugins/fireworks/names.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
@@ -49,7 +50,7 @@ export class RolloutRequests implements PluginPhases {
     here: answerCalls,
     limits: { fields: LARGE_SCAN_BYTES },
   });
-  readonly #asking = new WeakMap<object, Asking>();
+  readonly #asking: StateKey<Asking> = {};
 
   /** @param name of the plugin */
   constructor(
@@ -80,12 +81,20 @@ export class RolloutRequests implements PluginPhases {
     const isStream = !('problem' in fields) && fields.isStream;
     const keepAlive = isStream ? new KeepAliveSink(x.sink) : null;
     if (keepAlive !== null) x.sink = keepAlive;
-    this.#asking.set(x, { fields, engine: null, layers: null, head: null, keepAlive, stream: null, firstTokenMs: 0 });
+    x.setState(this.#asking, {
+      fields,
+      engine: null,
+      layers: null,
+      head: null,
+      keepAlive,
+      stream: null,
+      firstTokenMs: 0,
+    });
   }
 
   /** In the form of Fireworks, which its SDK reads. */
   answer(x: Exchange): PluginAnswer | null {
-    const fields = this.#asking.get(x)?.fields;
+    const fields = x.state(this.#asking)?.fields;
     if (fields === undefined || !('problem' in fields)) return null;
     const error = {
       object: 'error',
@@ -97,9 +106,9 @@ export class RolloutRequests implements PluginPhases {
   }
 
   async requestBody(x: Exchange, body: Buffer, worker: Worker): Promise<Buffer> {
-    const asking = this.#asking.get(x);
+    const asking = x.state(this.#asking);
     const fields = asking?.fields;
-    if (asking === undefined || fields === undefined || 'problem' in fields) return body;
+    if (asking === null || fields === undefined || 'problem' in fields) return body;
     const dialect = this.#dialectOf(worker);
     if (fields.matrix !== null) asking.layers = await this.#layersFor(worker, x.model, fields, dialect);
     asking.engine = engineRequest(fields, dialect, asking.layers);
@@ -111,13 +120,13 @@ export class RolloutRequests implements PluginPhases {
   }
 
   responseHead(x: Exchange, head: ResponseHead): void {
-    const asking = this.#asking.get(x);
-    if (asking !== undefined) asking.head = head;
+    const asking = x.state(this.#asking);
+    if (asking !== null) asking.head = head;
   }
 
   responseEvent(x: Exchange, event: Buffer): Buffer {
-    const asking = this.#asking.get(x);
-    if (asking === undefined || x.status !== 200) return event;
+    const asking = x.state(this.#asking);
+    if (asking === null || x.status !== 200) return event;
     const plan = this.#planOf(asking);
     if (plan === null) return event;
     if (asking.firstTokenMs === 0) asking.firstTokenMs = performance.now();
@@ -130,9 +139,9 @@ export class RolloutRequests implements PluginPhases {
   }
 
   responseBody(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
-    const asking = this.#asking.get(x);
-    const plan = asking === undefined ? null : this.#planOf(asking);
-    if (asking === undefined || plan === null || x.status !== 200) return body;
+    const asking = x.state(this.#asking);
+    const plan = asking === null ? null : this.#planOf(asking);
+    if (asking === null || plan === null || x.status !== 200) return body;
     const { isWhole } = asking.engine!;
     const made = this.#thread.runOnCopy(isWhole ? 'chunked' : 'whole', body, plan, this.#perfOf(x, asking));
     return after(made, ({ bytes, problem }: Changed) => {
@@ -147,7 +156,7 @@ export class RolloutRequests implements PluginPhases {
   }
 
   finished(x: Exchange): void {
-    this.#asking.get(x)?.keepAlive?.stop();
+    x.state(this.#asking)?.keepAlive?.stop();
   }
 
   async close(): Promise<void> {

@@ -4,6 +4,7 @@ import { usable } from '../choose/usable-workers.ts';
 import type { Exchange } from '../exchange.ts';
 import { type Placement, REASONS, type Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
+import type { StateKey } from '../phases/exchange-view.ts';
 
 /**
  * What happens to new requests for a closed engine.
@@ -28,7 +29,7 @@ export class Gate implements SwapGate {
   readonly #options: GateOptions;
   /** By `engineUrl`. */
   readonly #closed = new Map<string, Closed>();
-  readonly #held = new WeakSet<Exchange>();
+  readonly #held: StateKey<true> = {};
   #changes = 0;
 
   constructor(queue: HoldQueue, options: GateOptions) {
@@ -82,11 +83,11 @@ export class Gate implements SwapGate {
     if (closed.length === 0) return null;
     const maxMs = waitOf(x, this.#options);
     if (typeof maxMs !== 'number') return maxMs;
-    const wasHeld = this.#held.has(x);
+    const wasHeld = x.state(this.#held) !== null;
     if (closed.includes('refuse') || maxMs === 0 || (wasHeld && x.isOverdue)) return this.#refuse();
     // The maximum wait of the policy's own hold says nothing about this hold.
     if (!wasHeld) x.isOverdue = false;
-    this.#held.add(x);
+    x.setState(this.#held, true);
     x.placer = this;
     return { hold: 'weight_swap', maxMs };
   }

@@ -6,6 +6,7 @@ import { copiedTogether } from '../kit/copy-slices.ts';
 import { type ErrorCode, RouterError, errorTable } from '../kit/errors.ts';
 import { type Dispatch, DispatchError, type DispatchResponse } from '../listen/dispatch.ts';
 import type { Logger } from '../observe/log.ts';
+import type { StateKey } from '../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../plugin.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
 import { type SamplePath, batchProblem, engineRequest, promptIn, samplePath } from './engine-request.ts';
@@ -69,8 +70,7 @@ export class Sampling {
   openBytes = 0;
   readonly #parts: SamplingParts;
   readonly #thread = new WorkerThread<SampleCalls>('tinker/samples-in-thread', { here: sampleCalls });
-  /** By the id of the request that is dispatched. */
-  readonly #jobs = new Map<string, Job>();
+  readonly #job: StateKey<Job> = {};
   readonly #running = new Map<Future, Job>();
   #dispatched = 0;
   #isClosed = false;
@@ -137,8 +137,8 @@ export class Sampling {
     // Loading an adapter takes its time.
     timeoutMs: 600_000,
     appliesTo: (x: Exchange) => {
-      const job = this.#jobs.get(x.head.requestId);
-      if (job === undefined) return false;
+      const job = x.state(this.#job);
+      if (job === null) return false;
       // The trajectories are those of the client whose key asked.
       if (job.future.tenant !== '') x.keyDigest = Buffer.from(job.future.tenant, 'hex');
       const key = keyOf(job.sample);
@@ -147,8 +147,7 @@ export class Sampling {
       return true;
     },
     // Without a key there is nothing to place by but load, whatever the policy is.
-    choose: (x: Exchange, workers) =>
-      this.#jobs.get(x.head.requestId)?.sample.seqId === '' ? this.#leastBusy(x, workers) : workers,
+    choose: (x: Exchange, workers) => (x.state(this.#job)?.sample.seqId === '' ? this.#leastBusy(x, workers) : workers),
     requestBody: (x: Exchange, body, worker) => this.#bodyFor(x, body, worker),
   };
 
@@ -160,8 +159,8 @@ export class Sampling {
   }
 
   #bodyFor(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
-    const job = this.#jobs.get(x.head.requestId);
-    if (job === undefined) return body;
+    const job = x.state(this.#job);
+    if (job === null) return body;
     const { sample, source } = job;
     this.#logPlacement(x, worker);
     const { options, weights } = this.#parts;
@@ -225,14 +224,12 @@ export class Sampling {
     const key = keyOf(sample);
     const model = source.adapter?.name ?? source.baseModel;
     log.info(`[sticky-routing] dispatch idx=${this.#dispatched++} model=${model} session_id=${key || 'none'}`);
-    const id = `${future.id}.${tries}`;
-    this.#jobs.set(id, job);
     try {
       const response = await dispatch({
         path,
         headers: {
           'content-type': 'application/json',
-          'x-request-id': id,
+          'x-request-id': `${future.id}.${tries}`,
           ...(key === '' ? {} : { 'x-session-id': key }),
           // Waits for the weight swap that brings them.
           ...(source.snapshot === null ? {} : { 'x-turnout-min-snapshot': source.snapshot }),
@@ -240,13 +237,12 @@ export class Sampling {
         body,
         signal: stop.signal,
         isTrusted: true,
+        prepare: (x) => x.setState(this.#job, job),
       });
       return await this.#read(response, job);
     } catch (error) {
       const isCut = error instanceof DispatchError;
       return failure((error as Error).message, { isRetryable: isCut });
-    } finally {
-      this.#jobs.delete(id);
     }
   }
 

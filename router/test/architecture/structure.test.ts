@@ -156,6 +156,15 @@ test('files are small, shallow and named for what they are', () => {
   assert.deepEqual(words, []);
 });
 
+test('state of an exchange is in the exchange: a StateKey names it, no weak map', () => {
+  const weak = sources.flatMap((file) =>
+    [...readFileSync(join(source, file), 'utf8').matchAll(/new Weak(?:Map|Set)<(?:Exchange(?:View)?|object)\b/g)].map(
+      ([found]) => `${file}: ${found}`,
+    ),
+  );
+  assert.deepEqual(weak, []);
+});
+
 /** Files of at most 25 lines with one importer and no test of their own, which read as well in their importer. */
 test('few files are so small that their importer could hold them', () => {
   const importers = Map.groupBy(

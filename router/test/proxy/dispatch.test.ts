@@ -5,6 +5,7 @@ import { chunk } from '../harness/message.ts';
 import { startScene, startTestRouter, untilIdle } from '../harness/router.ts';
 import { settled, until, within } from '../harness/within.ts';
 import type { DispatchRequest } from '../../src/listen/dispatch.ts';
+import type { ExchangeView, StateKey } from '../../src/phases/exchange-view.ts';
 import type { Plugin } from '../../src/plugin.ts';
 
 const GENERATE: DispatchRequest = {
@@ -255,6 +256,34 @@ test('a closing router ends dispatched requests and takes no further ones', asyn
   await closed;
   const late = await within(router.dispatch(GENERATE), 'the refusal');
   deepEqual([late.status, late.headers.get('x-turnout-error')], [503, 'shutting_down']);
+});
+
+test('what the caller sets in a request reaches the phases of its plugin, of no other request', async (t) => {
+  const caller: StateKey<string> = {};
+  const other: StateKey<string> = {};
+  const seen: unknown[] = [];
+  const plugin: Plugin = {
+    name: 'caller',
+    appliesTo: (x) => x.state(caller) !== null,
+    requestBody(x, body) {
+      x.setState(other, `${x.state(caller)} sent`);
+      return body;
+    },
+    finished(x) {
+      seen.push(x.state(caller), x.state(other));
+      x.setState(other, null);
+      seen.push(x.state(other));
+    },
+  };
+  const { engine, router } = await startScene(t, {}, { plugins: [plugin] });
+  for (const prepare of [(x: ExchangeView) => x.setState(caller, 'mine'), () => {}]) {
+    const response = router.dispatch({ ...GENERATE, prepare });
+    const asked = await engine.next();
+    asked.answer('{}');
+    await (await response).bytes();
+  }
+  await untilIdle(router);
+  deepEqual(seen, ['mine', 'mine sent', null]);
 });
 
 test('a plugin dispatches requests of its own', async (t) => {

@@ -4,6 +4,7 @@ import type { Exchange, Failure } from '../../exchange.ts';
 import { reasonText } from '../../choose/reason-text.ts';
 import { groupOf, sessionOf } from '../../classify/routing-keys.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import type { StateKey } from '../../phases/exchange-view.ts';
 import type { Observer } from '../observer.ts';
 import { SpanExport, type SpanExportOptions } from './span-export.ts';
 
@@ -34,7 +35,7 @@ interface Traced {
 export class Tracing implements Observer {
   readonly export: SpanExport;
   readonly #options: TracingOptions;
-  readonly #traced = new Map<Exchange, Traced>();
+  readonly #traced: StateKey<Traced> = {};
   #unsampled = 0;
 
   constructor(options: TracingOptions) {
@@ -44,9 +45,9 @@ export class Tracing implements Observer {
 
   /** The exchange has a placement, and its attempt begins. */
   placed(x: Exchange): void {
-    const known = this.#traced.get(x);
+    const known = x.state(this.#traced);
     // A request without an entry after its first attempt is not sampled.
-    if (known === undefined && x.attempts > 0) return;
+    if (known === null && x.attempts > 0) return;
     const traced = known ?? this.#begin(x);
     if (traced === null) return;
     const { originMs } = traced;
@@ -64,8 +65,8 @@ export class Tracing implements Observer {
   }
 
   attemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string): void {
-    const traced = this.#traced.get(x);
-    if (traced === undefined || traced.attempt === null) return;
+    const traced = x.state(this.#traced);
+    if (traced === null || traced.attempt === null) return;
     const isAside = x.failures.length === traced.failures;
     traced.failures = x.failures.length;
     const { attempt, originMs } = traced;
@@ -82,9 +83,8 @@ export class Tracing implements Observer {
   }
 
   finished(x: Exchange): void {
-    const known = this.#traced.get(x);
-    if (known === undefined && x.attempts > 0) return;
-    this.#traced.delete(x);
+    const known = x.state(this.#traced);
+    if (known === null && x.attempts > 0) return;
     const traced = known ?? this.#begin(x);
     if (traced === null) return;
     const { request, attempt, originMs } = traced;
@@ -118,7 +118,7 @@ export class Tracing implements Observer {
     const originMs = Date.now() - performance.now();
     const request = this.export.start(name, SpanKind.SERVER, originMs + x.startMs, parent);
     const traced: Traced = { request, attempt: null, originMs, heldMs: 0, failures: 0 };
-    if (x.outcome === null) this.#traced.set(x, traced);
+    if (x.outcome === null) x.setState(this.#traced, traced);
     if (x.queuedMs > 0) this.#stage(traced, 'queue', x.startMs, x.startMs + x.queuedMs);
     return traced;
   }

@@ -1,6 +1,6 @@
 import { MemberFinder } from '../../kit/json-scan.ts';
 import type { Logger } from '../../observe/log.ts';
-import type { ExchangeView } from '../../phases/exchange-view.ts';
+import type { StateKey } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
 import { ALIASED, cameByPath } from './names.ts';
 
@@ -10,7 +10,7 @@ const finder = new MemberFinder(FIELDS);
 
 /** Where the plugin `rollout-fields` is not loaded: names its fields in the log, each once, and in the head of the response. */
 export function ignoredFields(log: Logger): Plugin {
-  const found = new WeakMap<ExchangeView, string>();
+  const found: StateKey<string> = {};
   const logged = new Set<string>();
   return {
     name: 'fireworks-ignored-fields',
@@ -23,7 +23,7 @@ export function ignoredFields(log: Logger): Plugin {
         const value = spans[2 * i]! < 0 ? '' : body.toString('latin1', spans[2 * i], spans[2 * i + 1]);
         return value !== '' && value !== 'false' && value !== 'null';
       });
-      if (fields.length > 0) found.set(x, fields.join(', '));
+      if (fields.length > 0) x.setState(found, fields.join(', '));
       for (const field of fields) {
         if (logged.has(field)) continue;
         logged.add(field);
@@ -35,8 +35,8 @@ export function ignoredFields(log: Logger): Plugin {
       return body;
     },
     responseHead(x, head) {
-      const fields = found.get(x);
-      if (fields !== undefined) head.add(`x-turnout-ignored-fields: ${fields}\r\n`);
+      const fields = x.state(found);
+      if (fields !== null) head.add(`x-turnout-ignored-fields: ${fields}\r\n`);
     },
   };
 }

@@ -1,6 +1,6 @@
 import type { FireworksNames } from '../../config/options/routing.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
-import type { ExchangeView } from '../../phases/exchange-view.ts';
+import type { StateKey } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import { ALIASED, cameByPath } from './names.ts';
@@ -14,7 +14,7 @@ const names = [DEPLOYMENT, 'fireworks-model'];
  */
 export function fireworksMetricHeaders(scope: FireworksNames, fleet: Pick<Fleet, 'inFlight'>): Plugin {
   /** Heads of whole responses, which are sent after their body is complete. */
-  const waiting = new WeakMap<ExchangeView, ResponseHead>();
+  const waiting: StateKey<ResponseHead> = {};
   return {
     name: 'fireworks-metric-headers',
     ...(scope === 'inference' && ALIASED),
@@ -24,14 +24,14 @@ export function fireworksMetricHeaders(scope: FireworksNames, fleet: Pick<Fleet,
       const concurrent = x.worker === null ? 0 : fleet.inFlight[x.worker.slot]!;
       if (concurrent > 0) head.add(linesOf([['num-concurrent-requests', concurrent]]));
       if (deployment !== '') head.add(`${DEPLOYMENT}: ${deployment}\r\n`);
-      waiting.set(x, head);
+      x.setState(waiting, head);
     },
     responseBody(x, body) {
       const { promptTokens = -1, cachedTokens = -1 } = x.usage ?? {};
       const fields: [string, number][] = [['server-processing-time', (performance.now() - x.startMs) / 1000]];
       if (promptTokens >= 0) fields.push(['prompt-tokens', promptTokens]);
       if (cachedTokens >= 0) fields.push(['cached-prompt-tokens', cachedTokens]);
-      waiting.get(x)!.add(linesOf(fields));
+      x.state(waiting)!.add(linesOf(fields));
       return body;
     },
   };

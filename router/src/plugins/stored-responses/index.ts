@@ -4,7 +4,7 @@ import type { PreviousResponse } from '../../classify/previous-response.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { BodyThread } from '../../forward/body-calls.ts';
 import { RouterError } from '../../kit/errors.ts';
-import type { ExchangeView } from '../../phases/exchange-view.ts';
+import type { ExchangeView, StateKey } from '../../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../../plugin.ts';
 import { ResponseHomes } from './response-homes.ts';
 import { responseIdReader } from './response-id.ts';
@@ -25,12 +25,12 @@ interface Needed {
  */
 export function storedResponses(fleet: Fleet, thread: BodyThread, state: StateMap): Plugin {
   const homes = new ResponseHomes(state);
-  const needed = new WeakMap<ExchangeView, Needed>();
-  const unstored = new WeakSet<ExchangeView>();
+  const needed: StateKey<Needed> = {};
+  const unstored: StateKey<true> = {};
 
   const need = (x: ExchangeView, id: string | undefined): boolean => {
     const url = id === undefined ? undefined : homes.get(id);
-    if (url !== undefined) needed.set(x, { id: id!, url });
+    if (url !== undefined) x.setState(needed, { id: id!, url });
     return url !== undefined;
   };
 
@@ -41,12 +41,12 @@ export function storedResponses(fleet: Fleet, thread: BodyThread, state: StateMa
     async classify(x) {
       if (need(x, x.path.split('/')[3]) || x.head.method !== 'POST') return;
       const { id, isStored } = await bodyOf(x, thread);
-      if (!isStored) unstored.add(x);
+      if (!isStored) x.setState(unstored, true);
       need(x, id ?? undefined);
     },
     choose(x, workers) {
-      const home = needed.get(x);
-      if (home === undefined) return workers;
+      const home = x.state(needed);
+      if (home === null) return workers;
       const engineUrl = home.url.replace(/@\d+$/, '');
       const ofEngine = workers.filter((worker) => worker.engineUrl === engineUrl);
       // The API server of an engine has the responses of all its ranks; the KV cache is at the rank.
@@ -57,7 +57,7 @@ export function storedResponses(fleet: Fleet, thread: BodyThread, state: StateMa
       return [...workers.filter((worker) => worker.role === 'prefill' && !able.includes(worker)), ...able];
     },
     observeResponse(x, head) {
-      const isNew = x.path === PATH && x.head.method === 'POST' && head.status < 300 && !unstored.has(x);
+      const isNew = x.path === PATH && x.head.method === 'POST' && head.status < 300 && x.state(unstored) === null;
       const { worker } = x;
       if (!isNew || worker === null || head.get('content-encoding') !== undefined) return null;
       return responseIdReader(head.isEventStream, (id) => homes.set(id, worker.url));

@@ -3,6 +3,7 @@ import type { Worker } from '../../fleet/worker.ts';
 import { copied } from '../../kit/copy-slices.ts';
 import type { RouterError } from '../../kit/errors.ts';
 import type { Logger } from '../../observe/log.ts';
+import type { StateKey } from '../../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../../plugin.ts';
 import { after } from '../../threads/worker-thread.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
@@ -38,7 +39,7 @@ export class CallRecorder {
   readonly plugins: readonly Plugin[];
   readonly #parts: RecorderParts;
   readonly #takes: Takes[] = [];
-  readonly #following = new WeakMap<Exchange, Following>();
+  readonly #following: StateKey<Following> = {};
   readonly #uncaptured: UncapturedLog;
 
   constructor(parts: RecorderParts) {
@@ -72,14 +73,14 @@ export class CallRecorder {
     }
     // A compressed response could not be read.
     x.head.drop('accept-encoding');
-    const following = this.#following.get(x) ?? {
+    const following = x.state(this.#following) ?? {
       request: await copied(body),
       hidesIds: false,
       bracket: null,
       tap: null,
     };
     following.hidesIds = false;
-    this.#following.set(x, following);
+    x.setState(this.#following, following);
     following.bracket = this.#parts.versions.begin(x, worker, true, following.bracket);
     if (x.path !== RESPONSES_PATH || worker.engine !== 'vllm') return body;
     const asking = await Promise.resolve(thread.runOnCopy('askingForRawMessages', body)).catch(() => null);
@@ -88,23 +89,23 @@ export class CallRecorder {
   }
 
   #observeResponse(x: Exchange, head: ResponseHead): ResponseObserver | null {
-    const following = this.#following.get(x);
-    if (following === undefined || head.status !== 200) return null;
+    const following = x.state(this.#following);
+    if (following === null || head.status !== 200) return null;
     following.tap = new AnswerTap(head.isEventStream, true, false);
     this.#parts.versions.follow(following.bracket, following.tap);
     return following.tap;
   }
 
   #clientCopy(x: Exchange, bytes: Buffer): Buffer | Promise<Buffer> {
-    if (this.#following.get(x)?.hidesIds !== true || x.status !== 200) return bytes;
+    if (x.state(this.#following)?.hidesIds !== true || x.status !== 200) return bytes;
     return after(this.#parts.thread.runOnCopy('withoutRawMessages', bytes), (made) => made.bytes);
   }
 
   #finished(x: Exchange): void {
-    const following = this.#following.get(x);
-    this.#following.delete(x);
+    const following = x.state(this.#following);
+    x.setState(this.#following, null);
     const tap = following?.tap ?? null;
-    if (following === undefined || tap === null) return;
+    if (following === null || tap === null) return;
     const { bracket } = following;
     const { versions } = this.#parts;
     versions.left(bracket);

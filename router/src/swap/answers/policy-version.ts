@@ -1,7 +1,7 @@
 import { type Exchange, READ_ON_BYTES, type ResponseObserver } from '../../exchange.ts';
 import type { LoadStage } from '../../fleet/engine-weights.ts';
 import type { Worker } from '../../fleet/worker.ts';
-import type { ExchangeView } from '../../phases/exchange-view.ts';
+import type { ExchangeView, StateKey } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
 import { readNames } from '../../plugins/fireworks/resource-names.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
@@ -34,7 +34,7 @@ export class PolicyVersion {
   readonly plugins: readonly Plugin[];
   readonly #snapshots: Snapshots;
   readonly #isLabelled: IsLabelled;
-  readonly #followed = new WeakMap<ExchangeView, Followed>();
+  readonly #followed: StateKey<Followed> = {};
   /** At engines now. */
   readonly #open = new Map<SampledBy, Followed>();
 
@@ -64,14 +64,14 @@ export class PolicyVersion {
   }
 
   #sent(x: ExchangeView, body: Buffer, worker: Worker): Buffer {
-    const followed = this.#followed.get(x) ?? {
+    const followed = x.state(this.#followed) ?? {
       x: x as Exchange,
       by: null,
       name: '',
       isLabelled: false,
       whole: null,
     };
-    this.#followed.set(x, followed);
+    x.setState(this.#followed, followed);
     if (followed.by !== null) this.#open.delete(followed.by);
     const weights = this.#snapshots.weightsOf(worker);
     // A request that was placed before the check of its engine began may get to another process.
@@ -81,7 +81,7 @@ export class PolicyVersion {
   }
 
   #named(x: ExchangeView, body: Buffer): Buffer {
-    const followed = this.#followed.get(x)!;
+    const followed = x.state(this.#followed)!;
     const model = clientModel(body);
     const names = readNames(model);
     // Clients may send a label back.
@@ -114,7 +114,7 @@ export class PolicyVersion {
 
   /** An engine whose answer names other weights than it should have gets no more requests until it was checked. */
   #names(x: ExchangeView, head: ResponseHead): ResponseObserver | null {
-    const followed = this.#followed.get(x);
+    const followed = x.state(this.#followed);
     const worker = followed?.by?.worker;
     if (worker === undefined || head.status !== 200 || !namesWeights(x, worker, head)) return null;
     const named = new NamedWeights((name) => {
@@ -125,7 +125,7 @@ export class PolicyVersion {
   }
 
   #head(x: ExchangeView, head: ResponseHead): void {
-    const followed = this.#followed.get(x);
+    const followed = x.state(this.#followed);
     const by = followed?.by ?? null;
     if (by === null || by.newest === null) return;
     // The head of a whole response comes at its end.
@@ -135,21 +135,21 @@ export class PolicyVersion {
   }
 
   #observer(x: ExchangeView): ResponseObserver | null {
-    const followed = this.#followed.get(x);
+    const followed = x.state(this.#followed);
     if (followed?.isLabelled !== true) return null;
     // A response that is continued on another worker has another `by` from then on.
     return { observe: (_, start, end) => followed.by?.arrived(end - start) };
   }
 
   #event(x: ExchangeView, event: Buffer): Buffer {
-    const { by = null, isLabelled = false, name = '' } = this.#followed.get(x) ?? {};
+    const { by = null, isLabelled = false, name = '' } = x.state(this.#followed) ?? {};
     if (by === null || !isLabelled) return event;
     const snapshot = by.passed(event.length);
     return snapshot === null ? event : labelledEvent(event, name, snapshot);
   }
 
   #body(x: ExchangeView, body: Buffer): Buffer {
-    const { by = null, isLabelled = false, name = '', whole = null } = this.#followed.get(x) ?? {};
+    const { by = null, isLabelled = false, name = '', whole = null } = x.state(this.#followed) ?? {};
     if (by === null || !isLabelled) return body;
     const named = new NamedWeights();
     named.push(body, 0, body.length);
@@ -158,7 +158,7 @@ export class PolicyVersion {
   }
 
   #finished(x: ExchangeView): void {
-    const by = this.#followed.get(x)?.by ?? null;
+    const by = x.state(this.#followed)?.by ?? null;
     if (by !== null) this.#open.delete(by);
   }
 }

@@ -1,6 +1,6 @@
 import { MAX_LOOKED_BYTES } from '../../classify/body-reader.ts';
 import { RouterError } from '../../kit/errors.ts';
-import type { ExchangeView } from '../../phases/exchange-view.ts';
+import type { ExchangeView, StateKey } from '../../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../../plugin.ts';
 import { namesIn } from '../../plugins/fireworks/names.ts';
 import type { ResourceNames } from '../../plugins/fireworks/resource-names.ts';
@@ -12,12 +12,12 @@ const MAX_WAIT_MS = 2 ** 31 - 1;
 
 /** Requests that name a deployment go to its workers. Only needed where a deployment does not have all workers. */
 export function deploymentWorkers(deployments: DeploymentList): Plugin {
-  const chosen = new WeakMap<ExchangeView, Deployment>();
+  const chosen: StateKey<Deployment> = {};
   const settle = (x: ExchangeView, names: ResourceNames): void => {
     if (names.deployment === '' && names.model === '') return;
     const found = deployments.find(names);
     if (found === null) throw new Refused(new RouterError('model_not_found', deployments.noneFor(names)));
-    chosen.set(x, found);
+    x.setState(chosen, found);
   };
   return {
     name: 'deployment-workers',
@@ -33,7 +33,7 @@ export function deploymentWorkers(deployments: DeploymentList): Plugin {
       });
     },
     choose(x, workers) {
-      const own = chosen.get(x)?.workers();
+      const own = x.state(chosen)?.workers();
       return own === undefined ? workers : workers.filter((worker) => own.includes(worker));
     },
   };

@@ -11,6 +11,7 @@ import { StoredFirst } from '../stored-first.ts';
 import type { Recorder } from '../recorder.ts';
 import type { ResponseHead } from '../../../wire/response-head.ts';
 import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
+import { stateStore } from '../../../../test/harness/policy.ts';
 import { ChatSessions } from './chat-sessions.ts';
 
 const PATH = '/v1/chat/completions';
@@ -61,6 +62,7 @@ function scene(open: () => Promise<ChatOpened>, settings: { isRequired?: boolean
   const head = { method: 'POST', target: PATH, requestId: '', get: () => 'a', drop: () => {} };
   const worker = { models: null, url: 'http://127.0.0.1:1', engine: 'openai' } as unknown as Worker;
   const x = {
+    ...stateStore(),
     path: PATH,
     head,
     tenant: '',

@@ -6,7 +6,7 @@ import { bufferOf } from '../../../kit/bytes.ts';
 import { copied } from '../../../kit/copy-slices.ts';
 import { RouterError } from '../../../kit/errors.ts';
 import type { Logger } from '../../../observe/log.ts';
-import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
+import type { ExchangeView as Exchange, StateKey } from '../../../phases/exchange-view.ts';
 import { type PluginAnswer, type PluginPhases, Refused, type ValueCutter, type ValueTaker } from '../../../plugin.ts';
 import { after } from '../../../threads/worker-thread.ts';
 import type { AnswerCapture } from '../answer-capture.ts';
@@ -77,8 +77,8 @@ export class ChatSessions implements PluginPhases {
   readonly #around: ChatSurroundings;
   readonly #thread: RecorderThread;
   /** Sessions by the path that was asked for. */
-  readonly #inPath = new WeakMap<Exchange, string>();
-  readonly #following = new WeakMap<Exchange, Following>();
+  readonly #inPath: StateKey<string> = {};
+  readonly #following: StateKey<Following> = {};
   #nextId = 1;
   readonly #uncaptured: UncapturedLog;
 
@@ -93,24 +93,24 @@ export class ChatSessions implements PluginPhases {
     const found = inSession(x.head.target);
     if (found === null) return;
     const { session, target } = found;
-    this.#inPath.set(x, session);
+    x.setState(this.#inPath, session);
     x.head.target = target;
     x.key = { kind: 'session', value: session, source: 'path' };
   }
 
   appliesTo(x: Exchange): boolean {
-    return this.#inPath.has(x) || (isChat(x) && this.isInSession(x));
+    return x.state(this.#inPath) !== null || (isChat(x) && this.isInSession(x));
   }
 
   /** Whether it is a call of a session: by its path, or with `--capture-chat` by its key. */
   isInSession(x: Exchange): boolean {
-    return this.#inPath.has(x) || (this.#around.captureChat && this.#sessionOf(x) !== '');
+    return x.state(this.#inPath) !== null || (this.#around.captureChat && this.#sessionOf(x) !== '');
   }
 
   async admit(x: Exchange): Promise<null> {
-    const session = this.#inPath.get(x);
+    const session = x.state(this.#inPath);
     // Other paths are forwarded without a check of the session, as by miles' session server.
-    if (session === undefined || !isChat(x)) return null;
+    if (session === null || !isChat(x)) return null;
     const isKnown = await this.#thread.ask('chatKnown', { session, tenant: x.tenant });
     if (isKnown) return null;
     throw new Refused(new RouterError('session_not_found', noSuchSession(session)));
@@ -133,7 +133,7 @@ export class ChatSessions implements PluginPhases {
     if (known === null) {
       // The client disconnected in the meantime: nothing else would close the call.
       if (x.outcome !== null) this.#thread.tell('chatDrop', id);
-      else this.#following.set(x, following);
+      else x.setState(this.#following, following);
       return null;
     }
     if (known.problem !== null) return { status: 409, contentType: 'application/json', body: errorOf(known.problem) };
@@ -147,11 +147,11 @@ export class ChatSessions implements PluginPhases {
     try {
       return await this.#bodyFor(x, body, worker);
     } catch (error) {
-      const mustBeKept = this.#inPath.has(x) || this.#around.recorder.isRequired;
+      const mustBeKept = x.state(this.#inPath) !== null || this.#around.recorder.isRequired;
       if (mustBeKept || (error instanceof Refused && !(error instanceof NotForRecord))) throw error;
       // Being captured is no reason for a plain chat to fail. Where the thread has ended it needs nothing of that either.
-      const following = this.#following.get(x);
-      if (following !== undefined) following.opened = null;
+      const following = x.state(this.#following);
+      if (following !== null) following.opened = null;
       this.#unkept((error as Error).message, worker.url);
       return body;
     }
@@ -169,10 +169,10 @@ export class ChatSessions implements PluginPhases {
     if (this.#options.verify && this.#options.forward === 'ids') await tokenizerCheck.check(worker);
     // The client disconnected in the meantime: `finished` has run, and nothing else would remove the entry.
     if (x.outcome !== null) return body;
-    let following = this.#following.get(x);
-    if (following === undefined) {
+    let following = x.state(this.#following);
+    if (following === null) {
       following = this.#begin();
-      this.#following.set(x, following);
+      x.setState(this.#following, following);
     }
     const copy = following.isOpen ? null : await copied(body);
     const call = {
@@ -184,7 +184,7 @@ export class ChatSessions implements PluginPhases {
       maxModelLen: maxModelLen(worker, x.model),
       takesIds: this.#options.forward === 'ids',
       key: keyOf(x),
-      isInPath: this.#inPath.has(x),
+      isInPath: x.state(this.#inPath) !== null,
     };
     const opened = await this.#thread.ask('chatOpen', call, copy === null ? [] : [copy.buffer]);
     // The client disconnected in the meantime: nothing else would close the call.
@@ -207,8 +207,8 @@ export class ChatSessions implements PluginPhases {
   }
 
   observeResponse(x: Exchange, head: ResponseHead): ResponseObserver | null {
-    const following = this.#following.get(x);
-    if (following === undefined || following.opened === null || head.status !== 200) return null;
+    const following = x.state(this.#following);
+    if (following === null || following.opened === null || head.status !== 200) return null;
     const tap = new AnswerTap(head.isEventStream, true, false);
     const { choices } = following.opened;
     const handOver = (isLast: boolean): Promise<boolean> | null => this.#handOver(x, following, isLast);
@@ -248,12 +248,12 @@ export class ChatSessions implements PluginPhases {
   }
 
   cutValues(x: Exchange, head: ResponseHead, taker: ValueTaker): ValueCutter | null {
-    const following = this.#following.get(x);
-    return following === undefined || following.opened === null || head.status !== 200 ? null : expertsAside(taker);
+    const following = x.state(this.#following);
+    return following === null || following.opened === null || head.status !== 200 ? null : expertsAside(taker);
   }
 
   async beforeValue(x: Exchange, beginning: Buffer): Promise<Buffer> {
-    const following = this.#following.get(x)!;
+    const following = x.state(this.#following)!;
     const { isStream } = following.capture!.tap;
     const asked = askedOf(following.opened!);
     const made = await this.#thread.runOnCopy('clientBeginning', beginning, isStream, asked, following.begun);
@@ -262,8 +262,8 @@ export class ChatSessions implements PluginPhases {
   }
 
   responseEvent(x: Exchange, event: Buffer): Buffer | Promise<Buffer> {
-    const following = this.#following.get(x);
-    if (following === undefined || following.opened === null || x.status !== 200) return event;
+    const following = x.state(this.#following);
+    if (following === null || following.opened === null || x.status !== 200) return event;
     const made = this.#thread.runOnCopy('clientEvent', event, askedOf(following.opened), following.begun);
     return after(made, ({ bytes, begun }) => {
       following.begun = begun;
@@ -272,7 +272,7 @@ export class ChatSessions implements PluginPhases {
   }
 
   responseBody(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
-    const opened = this.#following.get(x)?.opened ?? null;
+    const opened = x.state(this.#following)?.opened ?? null;
     if (opened === null || x.status !== 200) return body;
     return after(this.#thread.runOnCopy('clientCopy', body, askedOf(opened)), (made) => this.#checked(x, made));
   }
@@ -291,16 +291,16 @@ export class ChatSessions implements PluginPhases {
   }
 
   #checked(x: Exchange, { bytes, hasIds }: ClientCopy): Buffer {
-    if (hasIds || !this.#inPath.has(x)) return bytes;
+    if (hasIds || x.state(this.#inPath) === null) return bytes;
     const message =
       'The response of the engine has no token ids: the engine is too old, or another router in front of it removes fields of the request.';
     throw new Refused(new RouterError('upstream_bad_answer', message));
   }
 
   finished(x: Exchange): void {
-    const following = this.#following.get(x);
-    if (following === undefined) return;
-    this.#following.delete(x);
+    const following = x.state(this.#following);
+    if (following === null) return;
+    x.setState(this.#following, null);
     const { id, capture } = following;
     if (capture !== null) {
       const { tap } = capture;
@@ -333,7 +333,7 @@ export class ChatSessions implements PluginPhases {
   }
 
   #sessionOf(x: Exchange): string {
-    return this.#inPath.get(x) ?? sessionOf(x, this.#around.sessionHeaders);
+    return x.state(this.#inPath) ?? sessionOf(x, this.#around.sessionHeaders);
   }
 }
 

@@ -7,6 +7,7 @@ import type { Worker } from '../../../fleet/worker.ts';
 import type { OpenAnswer } from '../../thread/capture/capture-calls.ts';
 import type { Recorder } from '../recorder.ts';
 import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
+import { stateStore } from '../../../../test/harness/policy.ts';
 import { RadixTree } from './radix-tree.ts';
 
 const WORKER = {} as Worker;
@@ -37,7 +38,14 @@ function scene(verify = false, isRequired = false) {
   );
   const dropped: string[] = [];
   const head = { method: 'POST', drop: (name: string) => dropped.push(name) };
-  const x = { path: '/generate', head, tenant: '', model: '', outcome: null } as unknown as Exchange & {
+  const x = {
+    ...stateStore(),
+    path: '/generate',
+    head,
+    tenant: '',
+    model: '',
+    outcome: null,
+  } as unknown as Exchange & {
     outcome: Exchange['outcome'];
   };
   return { plugin, checked, opened, asked, told, dropped, x };

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { sessionOf } from '../../../classify/routing-keys.ts';
 import type { ResponseObserver } from '../../../exchange.ts';
-import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
+import type { ExchangeView as Exchange, StateKey } from '../../../phases/exchange-view.ts';
 import type { Worker } from '../../../fleet/worker.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
 import { copied } from '../../../kit/copy-slices.ts';
@@ -62,7 +62,7 @@ export class RadixTree implements PluginPhases {
   readonly #around: RadixTreeSurroundings;
   readonly #recorder: Recorder;
   readonly #thread: RecorderThread;
-  readonly #following = new WeakMap<Exchange, Following>();
+  readonly #following: StateKey<Following> = {};
   /** Captured streams in flight. */
   #streams = 0;
   #nextId = 1;
@@ -100,8 +100,8 @@ export class RadixTree implements PluginPhases {
 
   /** The request goes to its engine now. */
   #leaves(x: Exchange, worker: Worker): void {
-    const following = this.#following.get(x);
-    if (following === undefined) return;
+    const following = x.state(this.#following);
+    if (following === null) return;
     const { dialect } = following;
     const isWatched = dialect === 'completions' || (dialect === 'generate' && !namesSpans(worker));
     following.bracket = this.#recorder.versions.begin(x, worker, isWatched, following.bracket);
@@ -110,7 +110,7 @@ export class RadixTree implements PluginPhases {
   /** Prompts of ids need no tokenizer, so they are not held up by a comparison of tokenizers, nor refused for its result. */
   async #checked(x: Exchange, sending: Promise<Buffer>, worker: Worker): Promise<Buffer> {
     const sent = await sending;
-    if (this.#following.get(x)?.answer?.isText !== true) return sent;
+    if (x.state(this.#following)?.answer?.isText !== true) return sent;
     await this.#around.tokenizerCheck.check(worker).catch((error: unknown) => {
       // A thread that has ended can't compare: the tokens of this request are known already.
       if (error instanceof Refused) throw error;
@@ -119,8 +119,8 @@ export class RadixTree implements PluginPhases {
   }
 
   observeResponse(x: Exchange, head: ResponseHead): ResponseObserver | null {
-    const following = this.#following.get(x);
-    if (following === undefined || following.answer === null || head.status !== 200) return null;
+    const following = x.state(this.#following);
+    if (following === null || following.answer === null || head.status !== 200) return null;
     const { choices } = following.answer;
     const { dialect } = following;
     const tap = new AnswerTap(head.isEventStream, choices === 1, dialect === 'generate');
@@ -132,9 +132,9 @@ export class RadixTree implements PluginPhases {
   }
 
   finished(x: Exchange): void {
-    const following = this.#following.get(x);
-    if (following === undefined) return;
-    this.#following.delete(x);
+    const following = x.state(this.#following);
+    if (following === null) return;
+    x.setState(this.#following, null);
     const { capture } = following;
     if (capture === null) return this.#drop(following);
     const { tap } = capture;
@@ -185,11 +185,11 @@ export class RadixTree implements PluginPhases {
   }
 
   #body(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
-    let following = this.#following.get(x);
+    let following = x.state(this.#following);
     // The engine of another attempt may be of another kind.
-    if (following !== undefined && following.dialect !== dialectOf(x.path)) {
+    if (following !== null && following.dialect !== dialectOf(x.path)) {
       this.#drop(following);
-      following = undefined;
+      following = null;
     }
     following ??= this.#follow(x, body);
     return following.opened === null ? body : changed(following, following.opened, body);
@@ -203,7 +203,7 @@ export class RadixTree implements PluginPhases {
       dialect !== 'completions' && isPlainRequest(dialect, body)
         ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, bracket: null, capture: null }
         : this.#open(x, body, dialect);
-    this.#following.set(x, following);
+    x.setState(this.#following, following);
     return following;
   }
 
