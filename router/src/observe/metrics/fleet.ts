@@ -1,7 +1,7 @@
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
 import type { Timing } from '../durations.ts';
 import type { Meters, WorkerMeters } from '../meters.ts';
-import { type MetricSpec, type Sample, each, one, sums } from './spec.ts';
+import { type MetricSpec, type Sample, counter, each, gauge, one, sums } from './spec.ts';
 
 /** @returns a summary by worker */
 const timing = (name: string, help: string, read: (of: WorkerMeters) => Timing): MetricSpec => ({
@@ -28,109 +28,94 @@ export const breakerTransitions = ({ meters }: { readonly meters: Meters }): Sam
   );
 
 export const fleetMetrics: readonly MetricSpec[] = [
-  {
-    name: 'turnout_workers',
-    type: 'gauge',
-    help: 'Registered workers, by whether they get new requests.',
-    labels: ['eligible'],
-    read: ({ fleet }) =>
+  gauge(
+    'turnout_workers',
+    'Registered workers, by whether they get new requests.',
+    ({ fleet }) =>
       each('eligible', [
         ['true', fleet.eligible.length],
         ['false', fleet.workers.length - fleet.eligible.length],
       ]),
-  },
-  {
-    name: 'turnout_discovery_connected',
-    type: 'gauge',
-    help: '1 while --service-discovery is connected to the API server; 0: the last known workers stay.',
-    read: ({ found }) => discovered(found.discovery, ({ isConnected }) => Number(isConnected)),
-  },
-  {
-    name: 'turnout_discovered_workers',
-    type: 'gauge',
-    help: 'Registered workers that --service-discovery found.',
-    read: ({ found }) => discovered(found.discovery, ({ workerCount }) => workerCount),
-  },
-  {
-    name: 'turnout_worker_in_flight',
-    type: 'gauge',
-    help: 'Requests in flight at a worker.',
-    labels: ['worker'],
-    read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: fleet.load(w) })),
-  },
-  {
-    name: 'turnout_worker_healthy',
-    type: 'gauge',
-    help: '1 for a worker that passed its last health checks.',
-    labels: ['worker'],
-    read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(w.isHealthy) })),
-  },
-  {
-    name: 'turnout_worker_not_serving',
-    type: 'gauge',
-    help: '1 for each reason for which a worker gets no new requests: unhealthy, breaker, draining, role, version, ranks, hung.',
-    labels: ['worker', 'reason'],
-    read: ({ fleet }) =>
+    ['eligible'],
+  ),
+  gauge(
+    'turnout_discovery_connected',
+    '1 while --service-discovery is connected to the API server; 0: the last known workers stay.',
+    ({ found }) => discovered(found.discovery, ({ isConnected }) => Number(isConnected)),
+  ),
+  gauge('turnout_discovered_workers', 'Registered workers that --service-discovery found.', ({ found }) =>
+    discovered(found.discovery, ({ workerCount }) => workerCount),
+  ),
+  gauge(
+    'turnout_worker_in_flight',
+    'Requests in flight at a worker.',
+    ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: fleet.load(w) })),
+    ['worker'],
+  ),
+  gauge(
+    'turnout_worker_healthy',
+    '1 for a worker that passed its last health checks.',
+    ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(w.isHealthy) })),
+    ['worker'],
+  ),
+  gauge(
+    'turnout_worker_not_serving',
+    '1 for each reason for which a worker gets no new requests: unhealthy, breaker, draining, role, version, ranks, hung.',
+    ({ fleet }) =>
       fleet.workers.flatMap((w) => w.reasonNames().map((reason) => ({ labels: { worker: w.url, reason }, value: 1 }))),
-  },
-  {
-    name: 'turnout_worker_breaker_state',
-    type: 'gauge',
-    help: "A worker's circuit breaker: 0 closed, 1 open, 2 half-open.",
-    labels: ['worker'],
-    read: ({ fleet, breakers }) =>
+    ['worker', 'reason'],
+  ),
+  gauge(
+    'turnout_worker_breaker_state',
+    "A worker's circuit breaker: 0 closed, 1 open, 2 half-open.",
+    ({ fleet, breakers }) =>
       fleet.workers.map((w) => ({
         labels: { worker: w.url },
         value: { closed: 0, open: 1, half_open: 2 }[breakers.stateOf(w)],
       })),
-  },
-  {
-    name: 'turnout_breaker_panics_total',
-    type: 'counter',
-    help: 'Times that a failing worker was not ejected, because too many others were (--max-ejected-percent).',
-    read: ({ breakers }) => one(breakers.panics),
-  },
-  {
-    name: 'turnout_worker_stalled',
-    type: 'gauge',
-    help: '1 for a worker that has open event streams and sent nothing on any of them for 30 s.',
-    labels: ['worker'],
-    read: ({ fleet, stalls }) =>
+    ['worker'],
+  ),
+  counter(
+    'turnout_breaker_panics_total',
+    'Times that a failing worker was not ejected, because too many others were (--max-ejected-percent).',
+    ({ breakers }) => one(breakers.panics),
+  ),
+  gauge(
+    'turnout_worker_stalled',
+    '1 for a worker that has open event streams and sent nothing on any of them for 30 s.',
+    ({ fleet, stalls }) =>
       fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(stalls.isStalled(w)) })),
-  },
-  {
-    name: 'turnout_worker_connections',
-    type: 'gauge',
-    help: 'Open connections to a worker, idle ones included.',
-    labels: ['worker'],
-    read: ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: w.pool.openCount })),
-  },
-  {
-    name: 'turnout_worker_responses_total',
-    type: 'counter',
-    help: 'Responses of a worker, by the first digit of their status.',
-    labels: ['worker', 'status'],
-    read: ({ meters }) =>
+    ['worker'],
+  ),
+  gauge(
+    'turnout_worker_connections',
+    'Open connections to a worker, idle ones included.',
+    ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: w.pool.openCount })),
+    ['worker'],
+  ),
+  counter(
+    'turnout_worker_responses_total',
+    'Responses of a worker, by the first digit of their status.',
+    ({ meters }) =>
       [...meters.byWorker].flatMap(([worker, { byStatusClass }]) =>
         Array.from(byStatusClass, (value, digit) => ({ labels: { worker, status: `${digit}xx` }, value })).filter(
           ({ value }) => value > 0,
         ),
       ),
-  },
-  {
-    name: 'turnout_worker_failed_attempts_total',
-    type: 'counter',
-    help: 'Attempts at a worker that failed before a response.',
-    labels: ['worker'],
-    read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.failedAttempts })),
-  },
-  {
-    name: 'turnout_worker_cut_answers_total',
-    type: 'counter',
-    help: 'Responses that a worker truncated after their first byte.',
-    labels: ['worker'],
-    read: ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.cut })),
-  },
+    ['worker', 'status'],
+  ),
+  counter(
+    'turnout_worker_failed_attempts_total',
+    'Attempts at a worker that failed before a response.',
+    ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.failedAttempts })),
+    ['worker'],
+  ),
+  counter(
+    'turnout_worker_cut_answers_total',
+    'Responses that a worker truncated after their first byte.',
+    ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.cut })),
+    ['worker'],
+  ),
   timing(
     'turnout_worker_time_to_first_token_seconds',
     'Seconds from sending a request to a worker to the first byte of the body of its event stream, for generations.',
@@ -146,11 +131,10 @@ export const fleetMetrics: readonly MetricSpec[] = [
     'Seconds from sending a request to a worker to the end of its response, for complete generations.',
     ({ response }) => response,
   ),
-  {
-    name: 'turnout_worker_breaker_transitions_total',
-    type: 'counter',
-    help: "State changes of a worker's circuit breaker (closed, open, half_open).",
-    labels: ['worker', 'from', 'to'],
-    read: breakerTransitions,
-  },
+  counter(
+    'turnout_worker_breaker_transitions_total',
+    "State changes of a worker's circuit breaker (closed, open, half_open).",
+    breakerTransitions,
+    ['worker', 'from', 'to'],
+  ),
 ];

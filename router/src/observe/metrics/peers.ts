@@ -1,7 +1,7 @@
 import type { Role, Worker } from '../../fleet/worker.ts';
 import type { RouteMeters } from '../peer-meters.ts';
 import { breakerTransitions } from './fleet.ts';
-import { type MetricSources, type MetricSpec, type Sample, buckets, one, sums } from './spec.ts';
+import { type MetricSources, type MetricSpec, type Sample, buckets, counter, gauge, one, sums } from './spec.ts';
 
 /** Whose metric names are served beside the router's own (`--metrics-compat`). */
 export type MetricsPeer = 'sglang' | 'vllm';
@@ -51,48 +51,33 @@ const halves = (counts: ReadonlyMap<string, number> | undefined, role: Role): Sa
     .map(({ labels, value }) => ({ labels: { worker: labels['worker']! }, value }));
 
 const positive = (samples: readonly Sample[]): readonly Sample[] => samples.filter(({ value }) => value > 0);
-const counter = (name: string, labels: readonly string[], help: string, read: MetricSpec['read']): MetricSpec => ({
-  name,
-  type: 'counter',
-  help,
-  labels,
-  read,
-});
-const gauge = (name: string, labels: readonly string[], help: string, read: MetricSpec['read']): MetricSpec => ({
-  name,
-  type: 'gauge',
-  help,
-  labels,
-  read,
-});
-
 /** Of vllm-router 0.1.17, as it serves them. */
 const vllm: readonly MetricSpec[] = [
   counter(
     'vllm_router_requests_total',
-    ['route'],
     'Requests by route.',
     routes((route, { duration }) => [{ labels: { route }, value: duration.count }]),
+    ['route'],
   ),
   counter(
     'vllm_router_request_errors_total',
-    ['route', 'error_type'],
     'Error responses by route; error_type is the code of the error.',
     routes((route, { errors }) =>
       Array.from(errors, ([error, value]) => ({ labels: { route, error_type: error }, value })),
     ),
+    ['route', 'error_type'],
   ),
   counter(
     'vllm_router_retries_total',
-    ['route'],
     'Retries by route.',
     routes((route, { retries }) => positive([{ labels: { route }, value: retries }])),
+    ['route'],
   ),
   counter(
     'vllm_router_retries_exhausted_total',
-    ['route'],
     'Requests that failed after retries.',
     routes((route, { exhausted }) => positive([{ labels: { route }, value: exhausted }])),
+    ['route'],
   ),
   {
     name: 'vllm_router_generate_duration_seconds',
@@ -107,49 +92,51 @@ const vllm: readonly MetricSpec[] = [
     labels: ['route'],
     read: routes((route, { duration }) => buckets('vllm_router_request_duration_seconds', duration, { route })),
   },
-  counter('vllm_router_policy_decisions_total', ['policy', 'worker'], 'Choices by policy and worker.', ({ peers }) =>
-    pairs(peers?.decisions, ['policy', 'worker']),
-  ),
-  counter('vllm_router_processed_requests_total', ['worker'], 'Responses by worker.', ({ meters }) =>
-    Array.from(meters.byWorker, ([worker, { byStatusClass }]) => ({
-      labels: { worker },
-      value: byStatusClass.reduce((sum, count) => sum + count, 0),
-    })),
+  counter(
+    'vllm_router_policy_decisions_total',
+    'Choices by policy and worker.',
+    ({ peers }) => pairs(peers?.decisions, ['policy', 'worker']),
+    ['policy', 'worker'],
   ),
   counter(
-    'vllm_router_cb_outcomes_total',
-    ['worker', 'outcome'],
-    'Outcomes that count for the circuit breaker of a worker.',
-    outcomes,
+    'vllm_router_processed_requests_total',
+    'Responses by worker.',
+    ({ meters }) =>
+      Array.from(meters.byWorker, ([worker, { byStatusClass }]) => ({
+        labels: { worker },
+        value: byStatusClass.reduce((sum, count) => sum + count, 0),
+      })),
+    ['worker'],
   ),
+  counter('vllm_router_cb_outcomes_total', 'Outcomes that count for the circuit breaker of a worker.', outcomes, [
+    'worker',
+    'outcome',
+  ]),
   counter(
     'vllm_router_cb_state_transitions_total',
-    ['worker', 'from', 'to'],
     'State changes of the circuit breaker of a worker.',
     breakerTransitions,
+    ['worker', 'from', 'to'],
   ),
-  gauge(
-    'vllm_router_cb_state',
-    ['worker'],
-    'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.',
-    breakerState,
-  ),
-  gauge('vllm_router_worker_health', ['worker'], '1 for a worker that passed its last health checks.', health),
-  gauge('vllm_router_active_workers', [], 'Registered workers.', ({ fleet }) => one(fleet.workers.length)),
+  gauge('vllm_router_cb_state', 'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.', breakerState, [
+    'worker',
+  ]),
+  gauge('vllm_router_worker_health', '1 for a worker that passed its last health checks.', health, ['worker']),
+  gauge('vllm_router_active_workers', 'Registered workers.', ({ fleet }) => one(fleet.workers.length)),
   gauge(
     'vllm_router_running_requests',
-    ['worker'],
     'Requests in flight at a worker.',
     workers(({ fleet }, worker) => fleet.load(worker)),
+    ['worker'],
   ),
 ];
 
 const pairNames: readonly MetricSpec[] = [
   counter(
     'vllm_router_pd_requests_total',
-    ['route'],
     'Requests that pairs of a prefill and a decode engine responded to, by route.',
     routes((route, { pairDuration }) => positive([{ labels: { route }, value: pairDuration.count }])),
+    ['route'],
   ),
   {
     name: 'vllm_router_pd_request_duration_seconds',
@@ -163,15 +150,15 @@ const pairNames: readonly MetricSpec[] = [
   ...(['prefill', 'decode'] as const).flatMap((role) => [
     counter(
       `vllm_router_pd_${role}_requests_total`,
-      ['worker'],
       `Requests that a ${role} engine served.`,
       ({ peers }) => halves(peers?.halves, role),
+      ['worker'],
     ),
     counter(
       `vllm_router_pd_${role}_errors_total`,
-      ['worker'],
       `Attempts that failed at a ${role} engine.`,
       ({ peers }) => halves(peers?.failedHalves, role),
+      ['worker'],
     ),
   ]),
 ];
@@ -187,17 +174,17 @@ const endpointOf = (route: string): string =>
 const sglang: readonly MetricSpec[] = [
   counter(
     'smg_http_requests_total',
-    ['method', 'path'],
     'Requests by method and path.',
     routes((path, { duration }) => [{ labels: { method: methodOf(path), path }, value: duration.count }]),
+    ['method', 'path'],
   ),
   counter(
     'smg_http_responses_total',
-    ['status_code', 'error_code'],
     'Responses by status and error code.',
     ({ peers }) => pairs(peers?.responses, ['status_code', 'error_code']),
+    ['status_code', 'error_code'],
   ),
-  gauge('smg_http_connections_active', [], 'Open client connections.', ({ ports }) => one(ports.data.connections.size)),
+  gauge('smg_http_connections_active', 'Open client connections.', ({ ports }) => one(ports.data.connections.size)),
   {
     name: 'smg_http_request_duration_seconds',
     type: 'histogram',
@@ -209,9 +196,9 @@ const sglang: readonly MetricSpec[] = [
   },
   counter(
     'smg_router_requests_total',
-    ['router_type', 'backend_type', 'connection_mode', 'endpoint', 'model', 'streaming'],
     'Requests that engines responded to, by model, endpoint and whether the response was a stream.',
     routes((route, { answered }) => pairs(answered, ['model', 'streaming'], { ...http, endpoint: endpointOf(route) })),
+    ['router_type', 'backend_type', 'connection_mode', 'endpoint', 'model', 'streaming'],
   ),
   {
     name: 'smg_router_request_duration_seconds',
@@ -226,60 +213,61 @@ const sglang: readonly MetricSpec[] = [
   },
   counter(
     'smg_router_upstream_responses_total',
-    ['router_type', 'status_code', 'error_code'],
     "Engines' responses by status and error code.",
     ({ peers }) => pairs(peers?.upstream, ['status_code', 'error_code'], { router_type: 'http' }),
+    ['router_type', 'status_code', 'error_code'],
   ),
   counter(
     'smg_worker_selection_total',
-    ['worker_type', 'connection_mode', 'policy', 'model'],
     'Choices by policy and model.',
     ({ peers }) => pairs(peers?.selections, ['policy', 'model'], regular),
+    ['worker_type', 'connection_mode', 'policy', 'model'],
   ),
-  gauge('smg_worker_pool_size', ['worker_type', 'connection_mode'], 'Registered workers.', ({ fleet }) => [
-    { labels: regular, value: fleet.workers.length },
-  ]),
-  gauge('smg_worker_health', ['worker'], '1 for a worker that passed its last health checks.', health),
+  gauge(
+    'smg_worker_pool_size',
+    'Registered workers.',
+    ({ fleet }) => [{ labels: regular, value: fleet.workers.length }],
+    ['worker_type', 'connection_mode'],
+  ),
+  gauge('smg_worker_health', '1 for a worker that passed its last health checks.', health, ['worker']),
   gauge(
     'smg_worker_requests_active',
-    ['worker'],
     'Requests in flight at a worker.',
     workers(({ fleet }, worker) => fleet.load(worker)),
+    ['worker'],
   ),
-  gauge('smg_worker_cb_state', ['worker'], 'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.', breakerState),
-  counter(
-    'smg_worker_cb_outcomes_total',
-    ['worker', 'outcome'],
-    'Outcomes that count for the circuit breaker of a worker.',
-    outcomes,
-  ),
+  gauge('smg_worker_cb_state', 'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.', breakerState, ['worker']),
+  counter('smg_worker_cb_outcomes_total', 'Outcomes that count for the circuit breaker of a worker.', outcomes, [
+    'worker',
+    'outcome',
+  ]),
   gauge(
     'smg_worker_cb_consecutive_failures',
-    ['worker'],
     'Failed responses of a worker in a row.',
     workers(({ peers }, { url }) => Math.max(0, -(peers?.inRow.get(url) ?? 0))),
+    ['worker'],
   ),
   gauge(
     'smg_worker_cb_consecutive_successes',
-    ['worker'],
     'Successful responses of a worker in a row.',
     workers(({ peers }, { url }) => Math.max(0, peers?.inRow.get(url) ?? 0)),
+    ['worker'],
   ),
   counter(
     'smg_worker_retries_total',
-    ['worker_type', 'endpoint'],
     'Retries by endpoint.',
     routes((route, { retries }) =>
       positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: retries }]),
     ),
+    ['worker_type', 'endpoint'],
   ),
   counter(
     'smg_worker_retries_exhausted_total',
-    ['worker_type', 'endpoint'],
     'Requests that failed after retries, by endpoint.',
     routes((route, { exhausted }) =>
       positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: exhausted }]),
     ),
+    ['worker_type', 'endpoint'],
   ),
   {
     name: 'smg_worker_retry_backoff_seconds',
@@ -294,7 +282,6 @@ const sglang: readonly MetricSpec[] = [
   },
   counter(
     'smg_http_rate_limit_total',
-    ['result'],
     'Requests by the decision of the limits.',
     ({ meters, admission }) => {
       const rejected = Object.values(admission.shed).reduce((sum, count) => sum + count, 0);
@@ -304,6 +291,7 @@ const sglang: readonly MetricSpec[] = [
         { labels: { result: 'rejected' }, value: rejected },
       ];
     },
+    ['result'],
   ),
 ];
 

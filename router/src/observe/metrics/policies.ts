@@ -1,40 +1,31 @@
 import type { IndexSize } from '../../choose/policy.ts';
 import type { PolicyCounts } from '../meters.ts';
-import type { MetricSpec } from './spec.ts';
+import { type MetricSpec, type Sample, counter, gauge } from './spec.ts';
 
 const reported = 'for responses whose engine reports cached tokens and whose policy predicted them';
 
-const byPolicy = (name: string, help: string, read: (counts: PolicyCounts) => number): MetricSpec => ({
-  name,
-  type: 'counter',
-  help,
-  labels: ['policy'],
-  read: ({ policyMeters }) =>
-    Array.from(policyMeters.byPolicy, ([policy, counts]) => ({ labels: { policy }, value: read(counts) })),
-});
+const byPolicy = (name: string, help: string, read: (counts: PolicyCounts) => number): MetricSpec =>
+  counter(name, help, ({ policyMeters }) => samples(policyMeters.byPolicy, read), ['policy']);
 
-const ofIndex = (name: string, help: string, read: (size: IndexSize) => number): MetricSpec => ({
-  name,
-  type: 'gauge',
-  help,
-  labels: ['policy'],
-  read: ({ table }) => Array.from(table.indexSizes(), ([policy, size]) => ({ labels: { policy }, value: read(size) })),
-});
+const ofIndex = (name: string, help: string, read: (size: IndexSize) => number): MetricSpec =>
+  gauge(name, help, ({ table }) => samples(table.indexSizes(), read), ['policy']);
+
+const samples = <T>(byName: ReadonlyMap<string, T>, read: (of: T) => number): Sample[] =>
+  Array.from(byName, ([policy, of]) => ({ labels: { policy }, value: read(of) }));
 
 /** What policies decided, and how well they knew the prompt caches of engines. */
 export const policyMetrics: readonly MetricSpec[] = [
-  {
-    name: 'turnout_policy_decisions_total',
-    type: 'counter',
-    help: 'Choices of a worker, by policy and reason: new (first request of a session), home (where the session was before), moved, retry, target (the client named the worker), policy (no session).',
-    labels: ['policy', 'reason'],
-    read: ({ policyMeters }) =>
+  counter(
+    'turnout_policy_decisions_total',
+    'Choices of a worker, by policy and reason: new (first request of a session), home (where the session was before), moved, retry, target (the client named the worker), policy (no session).',
+    ({ policyMeters }) =>
       [...policyMeters.byPolicy].flatMap(([policy, { decisions }]) =>
         Object.entries(decisions)
           .filter(([, value]) => value > 0)
           .map(([reason, value]) => ({ labels: { policy, reason }, value })),
       ),
-  },
+    ['policy', 'reason'],
+  ),
   byPolicy(
     'turnout_policy_predicted_cached_tokens_total',
     `Prompt tokens that the policy took to be in the prompt cache of the worker that it chose, ${reported}.`,

@@ -1,5 +1,5 @@
 import type { Meters, WorkerMeters } from '../meters.ts';
-import { type MetricSpec, type Sample, buckets, each, one } from './spec.ts';
+import { type MetricSpec, type Sample, buckets, counter, each, gauge, one } from './spec.ts';
 
 /** @param read null: not known, so there is no sample */
 const byWorker = (meters: Meters, read: (of: WorkerMeters) => number | null): Sample[] =>
@@ -25,19 +25,17 @@ function countBuckets(name: string, counts: Float64Array | undefined): Sample[] 
 }
 
 export const sessionMetrics: readonly MetricSpec[] = [
-  {
-    name: 'turnout_open_sessions',
-    type: 'gauge',
-    help: 'Sessions with a request in the last --session-ttl-secs whose end was not signalled; at most 300,000 are counted.',
-    read: ({ homes }) => one(homes.size),
-  },
-  {
-    name: 'turnout_session_moves_total',
-    type: 'counter',
-    help: 'Session moves, by reason: requests that went to another worker than the previous request of their session.',
-    labels: ['reason'],
-    read: ({ homes }) => each('reason', homes.movesByReason),
-  },
+  gauge(
+    'turnout_open_sessions',
+    'Sessions with a request in the last --session-ttl-secs whose end was not signalled; at most 300,000 are counted.',
+    ({ homes }) => one(homes.size),
+  ),
+  counter(
+    'turnout_session_moves_total',
+    'Session moves, by reason: requests that went to another worker than the previous request of their session.',
+    ({ homes }) => each('reason', homes.movesByReason),
+    ['reason'],
+  ),
   {
     name: 'turnout_held_seconds',
     type: 'histogram',
@@ -52,35 +50,31 @@ export const sessionMetrics: readonly MetricSpec[] = [
     help: 'Weight snapshots between the one that a session began with and the one of its worker at the end of a request, by request. A request without a session is a session of its own.',
     read: ({ swaps }) => countBuckets('turnout_session_snapshot_lag', swaps?.answers.lags),
   },
-  {
-    name: 'turnout_prompt_tokens_total',
-    type: 'counter',
-    help: 'Prompt tokens by worker, from responses with token counts (usage, meta_info).',
-    labels: ['worker'],
-    read: ({ meters }) => byWorker(meters, ({ promptTokens }) => promptTokens),
-  },
-  {
-    name: 'turnout_cached_tokens_total',
-    type: 'counter',
-    help: 'Prompt tokens that were in the KV cache of the worker, from responses that report it; no sample of a worker that reports none.',
-    labels: ['worker'],
-    read: ({ meters }) => byWorker(meters, ({ cachedTokens }) => cachedTokens),
-  },
-  {
-    name: 'turnout_cacheable_prompt_tokens_total',
-    type: 'counter',
-    help: 'Prompt tokens by worker, from responses that report how many of them were in the KV cache.',
-    labels: ['worker'],
-    read: ({ meters }) =>
+  counter(
+    'turnout_prompt_tokens_total',
+    'Prompt tokens by worker, from responses with token counts (usage, meta_info).',
+    ({ meters }) => byWorker(meters, ({ promptTokens }) => promptTokens),
+    ['worker'],
+  ),
+  counter(
+    'turnout_cached_tokens_total',
+    'Prompt tokens that were in the KV cache of the worker, from responses that report it; no sample of a worker that reports none.',
+    ({ meters }) => byWorker(meters, ({ cachedTokens }) => cachedTokens),
+    ['worker'],
+  ),
+  counter(
+    'turnout_cacheable_prompt_tokens_total',
+    'Prompt tokens by worker, from responses that report how many of them were in the KV cache.',
+    ({ meters }) =>
       byWorker(meters, ({ cachedTokens, cacheablePromptTokens }) =>
         cachedTokens === null ? null : cacheablePromptTokens,
       ),
-  },
-  {
-    name: 'turnout_output_tokens_total',
-    type: 'counter',
-    help: 'Output tokens by worker, from responses with token counts (usage, meta_info).',
-    labels: ['worker'],
-    read: ({ meters }) => byWorker(meters, ({ outputTokens }) => outputTokens),
-  },
+    ['worker'],
+  ),
+  counter(
+    'turnout_output_tokens_total',
+    'Output tokens by worker, from responses with token counts (usage, meta_info).',
+    ({ meters }) => byWorker(meters, ({ outputTokens }) => outputTokens),
+    ['worker'],
+  ),
 ];

@@ -111,6 +111,25 @@ export interface MetricSpec {
   readonly read: (sources: MetricSources) => Sample[];
 }
 
+type Read = MetricSpec['read'];
+
+export const counter = (name: string, help: string, read: Read, labels: readonly string[] = []): MetricSpec => ({
+  name,
+  type: 'counter',
+  help,
+  labels,
+  read,
+});
+
+export const gauge = (...parts: Parameters<typeof counter>): MetricSpec => ({ ...counter(...parts), type: 'gauge' });
+
+export const histogram = (name: string, help: string, of: (sources: MetricSources) => Histogram): MetricSpec => ({
+  name,
+  type: 'histogram',
+  help,
+  read: (sources) => buckets(name, of(sources)),
+});
+
 export const one = (value: number): Sample[] => [{ labels: {}, value }];
 export const each = <K extends string>(label: string, entries: Iterable<[K, number]>): Sample[] =>
   Array.from(entries, ([key, value]) => ({ labels: { [label]: key }, value }));
