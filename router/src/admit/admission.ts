@@ -7,8 +7,7 @@ import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import { FairQueue, type Ticket } from './fair-queue.ts';
 import type { HeapGuard } from './heap-guard.ts';
-import { Pace, boundedSecs } from './pace.ts';
-import { RateLimit } from './rate-limit.ts';
+import { Pace, RateLimit, boundedSecs } from './rates.ts';
 
 export interface AdmissionOptions {
   /** Requests in flight at once; 0: no limit. */

@@ -5,6 +5,8 @@ import { type Configured, configured } from './configured.ts';
 import { addOptions } from './add-options.ts';
 import { type RunFlags, addRunFlags, runFlags, runRouter } from './run-router.ts';
 import { type Spelling, launchServer, routers } from './spelling.ts';
+import { readLaunchServer } from '../launch/sglang-spelling.ts';
+import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
 
 /**
  * Completes abbreviated flags: the parser of the other routers (Python's argparse) accepts any unambiguous prefix of a
@@ -93,4 +95,28 @@ function helpOf({ name, ours, note, fallback, isVital }: AliasFlag, flagFor: Spe
   const held = fallback === undefined ? '' : ` (default: ${JSON.stringify(fallback[first])})`;
   const sets = kebab(first) === name ? '' : `Sets ${ours.map((each) => `--${flagFor(kebab(each))}`).join(', ')}. `;
   return `${sets}${note === '' ? options[first].help : note}${held}`;
+}
+
+const [VERB = ''] = launchServer.verbs;
+
+/** Puts the engines' arguments after `--`. */
+export function enginesApart(argv: readonly string[]): readonly string[] {
+  const [verb, ...rest] = argv;
+  if (verb !== VERB || rest.includes('--help') || rest.includes('-h')) return argv;
+  const { launch, router, engine } = readLaunchServer(rest);
+  return [VERB, ...launch, ...router, '--', ...engine];
+}
+
+/** `turnout launch` with the command line of sglang_router's `launch_server`. */
+export function addLaunchServer(program: Command): void {
+  const command = program
+    .command(VERB)
+    .description('As `launch`, with the command line of `python -m sglang_router.launch_server`.')
+    .argument('[engine-args...]', 'All flags that are not listed here.');
+  addLaunchFlags(command, 'sglang');
+  const read = addPeerFlags(command, launchServer);
+  command.action(async (engineArgs: string[], flags: Record<string, unknown>) => {
+    const said = splitLaunchFlags(flags);
+    await (await import('./launch.ts')).launch(said.launch, engineArgs, read(said.router).read);
+  });
 }

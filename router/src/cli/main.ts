@@ -5,7 +5,7 @@ import { addAliasVerbs, inFull } from './alias.ts';
 import type { BenchFlags } from './bench.ts';
 import { configured } from './configured.ts';
 import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
-import { addLaunchServer, enginesApart } from './launch-server.ts';
+import { addLaunchServer, enginesApart } from './alias.ts';
 import { addOptions } from './add-options.ts';
 import type { ExplainFlags } from './explain.ts';
 import type { ExportFlags } from './export.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { checkJson } from './check-input.ts';
-import { newWorker } from '../admin/workers/fields.ts';
+import { newWorker } from '../admin/workers/rest.ts';
 
 test('what is wrong with a body is said without the words of a library', () => {
   const problemOf = (text: string) => checkJson(newWorker, text).problem ?? '';

@@ -1,7 +1,7 @@
 import { ask } from '../engines/ask.ts';
 import { ENGINE_HOST } from './engine-command.ts';
 import { GuardedProcess } from './guarded-process.ts';
-import { LineSplitter } from './line-splitter.ts';
+import { LineSplitter } from './guarded-process.ts';
 import type { EnginePlan } from './plan.ts';
 import { type RestartRules, Restarts } from './restarts.ts';
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Command } from 'commander';
 import { addPeerFlags, inFull } from '../../src/cli/alias.ts';
-import { enginesApart } from '../../src/cli/launch-server.ts';
+import { enginesApart } from '../../src/cli/alias.ts';
 import { type Spelling, launchServer, routers } from '../../src/cli/spelling.ts';
 import { furtherOptions } from '../../src/config/alias/alias.ts';
 import { sglang } from '../../src/config/alias/sglang.ts';

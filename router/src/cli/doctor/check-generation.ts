@@ -1,6 +1,8 @@
 import type { Reply } from '../../engines/ask.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
+import { objectIn } from '../../kit/json-object.ts';
+import type { Config } from '../../config/options.ts';
 
 const PROMPT = 'Hello';
 const TOKENS = 4;
@@ -58,11 +60,70 @@ function openaiSample(text: string): Sampled {
 }
 
 const lengthOf = (list: unknown): number => (Array.isArray(list) ? list.length : 0);
+const parsed = (text: string): Record<string, unknown> => objectIn(text) ?? {};
 
-function parsed(text: string): Record<string, unknown> {
-  try {
-    return (JSON.parse(text) ?? {}) as Record<string, unknown>;
-  } catch {
-    return {};
+/** Several blocks of the prefix cache, which have up to about a thousand tokens (vLLM with hybrid models). */
+const LONG_PROMPT = 'Hello '.repeat(2_000);
+const MAX_REQUESTS = 16;
+
+const FLAGS = { sglang: '--enable-cache-report', vllm: '--enable-prompt-tokens-details', openai: '' } as const;
+
+/**
+ * Sends a prompt until the engine reports that tokens of it were cached. Engines leave the count out where it is 0 (vLLM 0.20, SGLang
+ * 0.5.23), and each data-parallel rank has a cache of its own.
+ *
+ * @returns null where this can't be found out
+ */
+export async function checkCachedTokens(
+  { kind, model, hasPrefixCache, dpSize }: EngineFacts,
+  post: (path: string, json: string) => Promise<Reply>,
+): Promise<Finding | null> {
+  if (kind === 'openai' || hasPrefixCache === false) return null;
+  const json = JSON.stringify({
+    ...(model === null ? {} : { model }),
+    prompt: LONG_PROMPT,
+    max_tokens: 1,
+    temperature: 0,
+  });
+  const count = Math.min(MAX_REQUESTS, 1 + (dpSize ?? 1));
+  for (let sent = 0; sent < count; sent++) {
+    const reply = await post('/v1/completions', json).catch(() => null);
+    if (reply?.status !== 200) return null;
+    if (cachedIn(reply.text)) return ok('reports cached tokens in usage');
   }
+  return note(
+    `reports no cached tokens in usage, so hit rates are not known: start it with ${FLAGS[kind]} (prompt_tokens_details.cached_tokens)`,
+  );
+}
+
+function cachedIn(text: string): boolean {
+  const usage = objectIn(text)?.['usage'] as { prompt_tokens_details?: { cached_tokens?: unknown } | null } | null;
+  return typeof usage?.prompt_tokens_details?.cached_tokens === 'number';
+}
+
+const PLUGIN = 'rollout-fields';
+
+/** What the fields of rollout inference need of the engine and of the options of their plugin. */
+export function checkRolloutFields({ kind, returnsRoutedExperts }: EngineFacts, config: Config): Finding[] {
+  const entry = config.plugin.find((each) => each === PLUGIN || each.startsWith(`${PLUGIN}:`));
+  const isLoaded = entry !== undefined || config.swapSnapshots !== undefined || config.deployments.length > 0;
+  if (!isLoaded || kind === 'openai') return [];
+  const start =
+    kind === 'vllm' ? '--logprobs-mode processed_logprobs' : 'its default, without SGLANG_RETURN_ORIGINAL_LOGPROB';
+  return [
+    ...(entry?.includes('"logprobs"') === true
+      ? []
+      : [
+          note(
+            `${PLUGIN}: sampling_logprob, which extract_fireworks_response of fireworks-ai reads, is null except at temperature 1, top_p 1, top_k 0: start the engine with ${start}, and the router with --plugin '${PLUGIN}:{"logprobs":"processed"}'`,
+          ),
+        ]),
+    ...(kind === 'vllm' && returnsRoutedExperts === null
+      ? [
+          note(
+            `${PLUGIN}: does not report whether it returns routed experts: include_routing_matrix needs --enable-return-routed-experts`,
+          ),
+        ]
+      : []),
+  ];
 }

@@ -3,9 +3,10 @@ import type { Fleet } from '../../fleet/fleet.ts';
 import type { FleetModels } from '../../fleet/fleet-models.ts';
 import type { Plugin } from '../../plugin.ts';
 import type { Logger } from '../../observe/log.ts';
-import { ignoredFields } from './ignored-fields.ts';
-import { fireworksMetricHeaders } from './metric-headers.ts';
-import { fireworksNames } from './names.ts';
+import { ALIASED, cameByPath, fireworksNames } from './names.ts';
+import { MemberFinder } from '../../kit/json-scan.ts';
+import type { StateKey } from '../../phases/exchange-view.ts';
+import type { ResponseHead } from '../../wire/response-head.ts';
 
 interface Parts {
   readonly fleet: Fleet;
@@ -24,3 +25,75 @@ export const fireworksPlugins = (
   fireworksMetricHeaders(scope, fleet),
   ...(hasRolloutFields ? [] : [ignoredFields(log)]),
 ];
+
+/** Fields of requests that only the plugin `rollout-fields` answers. Engines ignore them without a word. */
+const FIELDS = ['include_routing_matrix', 'raw_output', 'echo_last', 'perf_metrics_in_response'];
+const finder = new MemberFinder(FIELDS);
+
+/** Where the plugin `rollout-fields` is not loaded: names its fields in the log, each once, and in the head of the response. */
+function ignoredFields(log: Logger): Plugin {
+  const found: StateKey<string> = {};
+  const logged = new Set<string>();
+  return {
+    name: 'fireworks-ignored-fields',
+    ...ALIASED,
+    appliesTo: cameByPath,
+    requestBody(x, body) {
+      const spans = new Int32Array(2 * FIELDS.length);
+      if (finder.find(body, 0, body.length, spans) < 0) return body;
+      const fields = FIELDS.filter((_, i) => {
+        const value = spans[2 * i]! < 0 ? '' : body.toString('latin1', spans[2 * i], spans[2 * i + 1]);
+        return value !== '' && value !== 'false' && value !== 'null';
+      });
+      if (fields.length > 0) x.setState(found, fields.join(', '));
+      for (const field of fields) {
+        if (logged.has(field)) continue;
+        logged.add(field);
+        log.warn(
+          { field, requestId: x.head.requestId },
+          'field of a request has no effect without --plugin rollout-fields',
+        );
+      }
+      return body;
+    },
+    responseHead(x, head) {
+      const fields = x.state(found);
+      if (fields !== null) head.add(`x-turnout-ignored-fields: ${fields}\r\n`);
+    },
+  };
+}
+
+const DEPLOYMENT = 'fireworks-deployment';
+const names = [DEPLOYMENT, 'fireworks-model'];
+
+/**
+ * Adds to responses what clients of Fireworks read of a request (`ServerMetrics` in fireworks-ai 1.2.28), as far as it is known when the
+ * head is sent: of an event stream not its tokens and times.
+ */
+function fireworksMetricHeaders(scope: FireworksNames, fleet: Pick<Fleet, 'inFlight'>): Plugin {
+  /** Heads of whole responses, which are sent after their body is complete. */
+  const waiting: StateKey<ResponseHead> = {};
+  return {
+    name: 'fireworks-metric-headers',
+    ...(scope === 'inference' && ALIASED),
+    appliesTo: (x) => cameByPath(x) || (scope === 'all' && names.some((name) => x.head.get(name) !== undefined)),
+    responseHead(x, head) {
+      const deployment = x.head.get(DEPLOYMENT) ?? '';
+      const concurrent = x.worker === null ? 0 : fleet.inFlight[x.worker.slot]!;
+      if (concurrent > 0) head.add(linesOf([['num-concurrent-requests', concurrent]]));
+      if (deployment !== '') head.add(`${DEPLOYMENT}: ${deployment}\r\n`);
+      x.setState(waiting, head);
+    },
+    responseBody(x, body) {
+      const { promptTokens = -1, cachedTokens = -1 } = x.usage ?? {};
+      const fields: [string, number][] = [['server-processing-time', (performance.now() - x.startMs) / 1000]];
+      if (promptTokens >= 0) fields.push(['prompt-tokens', promptTokens]);
+      if (cachedTokens >= 0) fields.push(['cached-prompt-tokens', cachedTokens]);
+      x.state(waiting)!.add(linesOf(fields));
+      return body;
+    },
+  };
+}
+
+const linesOf = (fields: readonly (readonly [string, number])[]): string =>
+  fields.map(([name, value]) => `fireworks-${name}: ${Number(value.toFixed(6))}\r\n`).join('');

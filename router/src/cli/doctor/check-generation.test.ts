@@ -2,7 +2,7 @@ import { equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Config } from '../../config/options.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
-import { checkRolloutFields } from './check-rollout-fields.ts';
+import { checkRolloutFields } from './check-generation.ts';
 
 const configOf = (more: Partial<Config>): Config => ({ plugin: [], deployments: [], ...more }) as unknown as Config;
 const facts = { kind: 'vllm', returnsRoutedExperts: null } as EngineFacts;

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LineSplitter } from './line-splitter.ts';
+import { LineSplitter } from './guarded-process.ts';
 
 function linesOf(...parts: string[]): string[] {
   const lines: string[] = [];

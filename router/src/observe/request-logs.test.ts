@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LineLimit } from './line-limit.ts';
+import { LineLimit } from './request-logs.ts';
 
 test('the first lines of each kind in a minute pass, the others are summed up when the minute is over', () => {
   const sums: string[] = [];

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Area, decide } from './access.ts';
+import { type Area, decide } from './authorizer.ts';
 
 type Key = 'none' | 'data' | 'admin';
 
