@@ -20,7 +20,7 @@ import type { Own } from './own.ts';
 export function makeRequestPath(parts: Own) {
   const { config, live, log, clock, random, meters, pace, inFlight, access, fleet, table, homes, watch } = parts;
   const { chooser, admission, holdQueue, noAvailable, bodyThread, policyMeters, tracing, recorder, loaded } = parts;
-  const { swaps, resume, endpoints, peers, rows } = parts;
+  const { swaps, resume, endpoints, peers, rows, labels } = parts;
   const { breakers, health, models, pauses } = watch;
   const paths = new ControlPaths(config);
   const callers = {
@@ -33,7 +33,7 @@ export function makeRequestPath(parts: Own) {
   const fanOut = new FanOut({
     fleet,
     paths,
-    effects: new ControlEffects({ table, health, models, pauses }),
+    effects: new ControlEffects({ table, health, labels, models, pauses }),
     homesOf: (session) => table.homesOf(session),
     health,
     clock,

@@ -8,7 +8,6 @@ import type { FleetModels } from './fleet-models.ts';
 import { HangWatch, AnswerProbe } from './hang-watch.ts';
 import type { HangOptions } from './hang.ts';
 import type { Pauses } from './pauses.ts';
-import type { WeightVersions } from './weight-versions.ts';
 import { REASONS, type Worker } from './worker.ts';
 
 export interface HealthOptions extends HangOptions {
@@ -26,6 +25,23 @@ export interface HealthOptions extends HangOptions {
 
 /** The interval while a worker's state is in doubt, so that a change is seen soon. */
 const DOUBT_INTERVAL_MS = 1_000;
+
+/** What health checks learn and ask of the weights of engines. */
+export interface WeightCheck {
+  /** An engine reported this version when it was identified. */
+  learned(worker: Worker, version: string | null): void;
+  /**
+   * Whether an engine has the weights that the fleet serves.
+   * @param ranks the workers of the engine
+   * @param onHeldBack called once for each version for which a worker is held back
+   */
+  areServed(
+    ranks: ReadonlySet<Worker>,
+    isReturning: boolean,
+    onHeldBack: (worker: Worker, detail: string) => void,
+  ): Promise<boolean>;
+  restarted(worker: Worker): void;
+}
 
 const REFUSED = 'ECONNREFUSED';
 
@@ -49,7 +65,7 @@ export interface HealthWatchParts {
   readonly options: HealthOptions;
   readonly random: Random;
   readonly breakers: Breakers;
-  readonly versions: WeightVersions;
+  readonly versions: WeightCheck;
   readonly pauses: Pauses;
   readonly models: FleetModels;
   readonly onEvent: OnHealthEvent;
@@ -213,7 +229,9 @@ export class HealthWatch {
       isReturning ||= worker.reasons !== 0;
     }
     this.#isSuspect = false;
-    const hasRightWeights = await versions.areServed(this.#workers, isReturning);
+    const hasRightWeights = await versions.areServed(this.#workers, isReturning, (worker, detail) =>
+      onEvent('held_back', worker, detail),
+    );
     for (const worker of this.#workers) {
       // A worker that was added during the check.
       if (worker.engine === null) continue;

@@ -1,38 +1,21 @@
 import { HealthWatch, type HealthWatchParts } from './health-watch.ts';
-import type { VersionLabels } from './version-labels.ts';
-import { type WeightJudge, WeightVersions } from './weight-versions.ts';
-import { REASONS, type Worker } from './worker.ts';
+import type { Worker } from './worker.ts';
 
 /** The first checks of new workers are this many milliseconds apart, so that 500 at once do not coincide. */
 const SPREAD_MS = 4;
 
 /** Checks every engine of a fleet, spread over the interval so that a large fleet is not probed at once. */
 export class Health {
-  /** The weight versions that engines report. */
-  readonly labels: VersionLabels;
   readonly #parts: HealthWatchParts;
   /** By `engineUrl`. */
   readonly #watches = new Map<string, HealthWatch>();
 
-  constructor(parts: Omit<HealthWatchParts, 'versions'>, labels: VersionLabels) {
-    const { fleet, onEvent } = parts;
-    this.labels = labels;
-    const versions = new WeightVersions(fleet, labels, (worker, detail) => onEvent('held_back', worker, detail));
-    this.#parts = { ...parts, versions };
-    fleet.onEvent((event, worker) => {
+  constructor(parts: HealthWatchParts) {
+    this.#parts = parts;
+    parts.fleet.onEvent((event, worker) => {
       if (event === 'added') this.#start(worker);
       else if (event === 'removed') this.#stop(worker);
     });
-  }
-
-  /** The router replaces the weights of engines itself. */
-  judgeWeights(judge: WeightJudge): void {
-    this.#parts.versions.judge = judge;
-  }
-
-  /** The engine was restarted. */
-  restarted(worker: Worker): void {
-    this.#parts.versions.judge?.restarted(worker);
   }
 
   /** A request could not reach this worker: checks it at once. */
@@ -50,12 +33,6 @@ export class Health {
     const { isEnabled } = this.#parts.options;
     if (isEnabled) this.#watches.get(worker.engineUrl)?.quarantine();
     return isEnabled;
-  }
-
-  /** Weights were updated: reads the versions again and checks the workers that were held back for an old one. */
-  async weightsChanged(workers: readonly Worker[]): Promise<void> {
-    await this.#parts.versions.read(workers);
-    for (const worker of workers) if ((worker.reasons & REASONS.version) !== 0) this.suspect(worker);
   }
 
   close(): void {

@@ -4,13 +4,12 @@ import type { Random } from '../kit/rng.ts';
 import { type BreakerEvent, Breakers } from './breakers.ts';
 import type { Fleet } from './fleet.ts';
 import { Health } from './health.ts';
-import type { OnHealthEvent } from './health-watch.ts';
+import type { OnHealthEvent, WeightCheck } from './health-watch.ts';
 import { LoadWatch } from './load-watch.ts';
 import { FleetModels } from './fleet-models.ts';
 import { breakersOptions, healthOptions } from './fleet-options.ts';
 import { Pauses } from './pauses.ts';
 import { StallWatch } from './stall-watch.ts';
-import type { VersionLabels } from './version-labels.ts';
 import type { Worker } from './worker.ts';
 
 /** Receives what is found out about engines. */
@@ -39,7 +38,7 @@ export function watchFleet(
   fleet: Fleet,
   live: LiveConfig,
   random: Random,
-  labels: VersionLabels,
+  versions: WeightCheck,
   listener: FleetListener,
 ): FleetWatch {
   const breakers = new Breakers(fleet, live.of(breakersOptions), () => performance.now(), listener.onBreaker);
@@ -53,17 +52,17 @@ export function watchFleet(
     breakers,
     pauses,
     models,
+    versions,
     onEvent: ((event, worker, ...detail) => {
       if (event === 'restarted') {
         pauses.forget(worker.engineUrl);
-        labels.of(worker).restarted();
-        health.restarted(worker);
+        versions.restarted(worker);
         models.restarted(worker);
       }
       listener.onHealth(event, worker, ...detail);
     }) satisfies OnHealthEvent,
   };
-  const health: Health = new Health(parts, labels);
+  const health = new Health(parts);
   const stalls = new StallWatch(fleet, (worker) => {
     listener.onStalled(worker);
     health.suspect(worker);

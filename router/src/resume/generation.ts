@@ -1,9 +1,10 @@
 import { dataOf } from '../kit/sse.ts';
-import { type Joining, type Span, joinParts, joinedSpans } from './join-parts.ts';
+import { type Joining, joinParts, joinedSpans } from './join-parts.ts';
 import { type Part, readPart } from './read-part.ts';
 import type { Asked } from './request.ts';
 import { rulesOf } from './rules.ts';
 import { StopText, type TextEnd, endOf } from './stop-text.ts';
+import type { WrittenSpan } from '../weights/version-spans.ts';
 
 /**
  * Events that bring tokens without text are kept until the text comes: an engine has a part of a character, or bytes of none (U+FFFD), which
@@ -74,8 +75,8 @@ export class Generation {
   /** Code points of text in earlier parts, and in all. */
   #textOffset = 0;
   #textLength = 0;
-  #spans: readonly Span[] = [];
-  #spansOfPart: Span[] = [];
+  #spans: readonly WrittenSpan[] = [];
+  #spansOfPart: WrittenSpan[] = [];
   #isForgotten = false;
   #hasUsage = false;
   #isDone = false;
@@ -217,7 +218,8 @@ export class Generation {
     this.#count = 0;
     this.isAborted = false;
     this.isBroken = false;
-    return { hasProgress: count > 0, name: told.at(-1)?.version ?? null };
+    const last = told.at(-1);
+    return { hasProgress: count > 0, name: last === undefined ? null : String(last.version) };
   }
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */

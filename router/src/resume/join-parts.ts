@@ -1,14 +1,8 @@
 import { JsonEdit } from '../kit/json-edit.ts';
 import { MemberFinder, scanItems } from '../kit/json-scan.ts';
 import { joinedExperts } from './experts.ts';
+import type { WrittenSpan } from '../weights/version-spans.ts';
 import type { Rule, Rules } from './rules.ts';
-
-/** Tokens `[start, end)` of a generation were sampled by weights of this version. */
-export interface Span {
-  readonly version: string;
-  readonly start: number;
-  readonly end: number;
-}
 
 /** How an answer, or an event of a stream, is made that of a whole generation. */
 export interface Joining {
@@ -20,7 +14,7 @@ export interface Joining {
   readonly isDelta: boolean;
   /** Code points of text before this part. */
   readonly textLength: number;
-  readonly spans: readonly Span[];
+  readonly spans: readonly WrittenSpan[];
   /** Tokens of the prompt; 0: not known. */
   readonly promptTokens: number;
   /** All sampled tokens, of this part too, for a response that lists all of them. */
@@ -159,7 +153,7 @@ class Joiner {
   #spans(start: number, end: number): true {
     const { offset, spans } = this.#joining;
     if (this.#bytes[start] !== OPENING_BRACKET || offset === 0) return true;
-    const own = JSON.parse(this.#bytes.toString('utf8', start, end)) as Span[];
+    const own = JSON.parse(this.#bytes.toString('utf8', start, end)) as WrittenSpan[];
     return this.#set(start, end, JSON.stringify(joinedSpans(spans, own, offset)));
   }
 
@@ -198,8 +192,12 @@ function concatenated(before: Buffer, after: Buffer): Buffer {
 const isEmpty = (list: Buffer): boolean => list.subarray(1, -1).toString('latin1').trim() === '';
 
 /** The spans of all parts; neighbours of one version are one span, as an engine writes them. */
-export function joinedSpans(before: readonly Span[], own: readonly Span[], offset: number): Span[] {
-  const joined: Span[] = [];
+export function joinedSpans(
+  before: readonly WrittenSpan[],
+  own: readonly WrittenSpan[],
+  offset: number,
+): WrittenSpan[] {
+  const joined: WrittenSpan[] = [];
   const moved = own.map(({ version, start, end }) => ({ version, start: start + offset, end: end + offset }));
   for (const span of [...before, ...moved]) {
     const last = joined.at(-1);

@@ -1,5 +1,5 @@
 import { MemberFinder, scanItems } from '../kit/json-scan.ts';
-import type { Span } from './join-parts.ts';
+import type { WrittenSpan } from '../weights/version-spans.ts';
 import type { Form } from './request.ts';
 
 /** What an answer, or an event of a stream, says of a generation. Values are read when they are asked for: events may have all so far. */
@@ -22,7 +22,7 @@ export interface Part {
   readonly textBytes: number;
   readonly endsInSpace: boolean;
   readonly promptIds: () => readonly number[] | null;
-  readonly spans: () => readonly Span[];
+  readonly spans: () => readonly WrittenSpan[];
 }
 
 /** The members of an object by name: where their values are. */
@@ -119,7 +119,7 @@ function readGenerate(bytes: Buffer, start: number): ReturnType<typeof readPart>
     ids: () => (found.value('output_ids') ?? []) as number[],
     idCount: () => found.items('output_ids'),
     promptIds: () => null,
-    spans: () => (info.value('weight_versions') ?? []) as Span[],
+    spans: () => (info.value('weight_versions') ?? []) as WrittenSpan[],
   };
 }
 
@@ -144,7 +144,7 @@ function readChoice(bytes: Buffer, start: number): ReturnType<typeof readPart> {
     ids: () => (choice.value('token_ids') ?? []) as number[],
     idCount: () => choice.items('token_ids'),
     promptIds: () => (choice.value('prompt_token_ids') ?? answer.value('prompt_token_ids')) as number[] | null,
-    spans: () => (choice.value('weight_versions') ?? metadata?.value('weight_versions') ?? []) as Span[],
+    spans: () => (choice.value('weight_versions') ?? metadata?.value('weight_versions') ?? []) as WrittenSpan[],
   };
 }
 

@@ -1,6 +1,6 @@
 import type { Exchange, Seam } from '../exchange.ts';
 import { UNSET } from '../engines/weight-label.ts';
-import type { WeightSource } from '../fleet/engine-weights.ts';
+import type { WeightSource } from '../weights/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { StateKey } from '../phases/exchange-view.ts';

@@ -16,6 +16,7 @@ import {
   writeList,
   writeObject,
 } from './raw-json.ts';
+import { type VersionSpan, type WrittenSpan, spansOf } from '../weights/version-spans.ts';
 
 /** How responses of engines are changed. Plain data: it goes to a thread. */
 export interface AnswerPlan {
@@ -47,14 +48,7 @@ export interface Choice {
   readonly texts: readonly (string | null)[];
   readonly rawOutput: Buffer | null;
   /** Which weights sampled which of its tokens; null: the engine does not say it. */
-  readonly spans: readonly WeightSpan[] | null;
-}
-
-/** Sampled tokens from `start` to before `end`. */
-export interface WeightSpan {
-  readonly version: string;
-  readonly start: number;
-  readonly end: number;
+  readonly spans: readonly VersionSpan[] | null;
 }
 
 /** What is read into a `Choice`, and does not stay as it is. */
@@ -121,7 +115,7 @@ export function readChoice(json: Buffer, shared: Shared, plan: AnswerPlan): Choi
     echoed,
     content,
     texts,
-    spans: isNull(spans) ? null : (JSON.parse(spans!.toString()) as WeightSpan[]),
+    spans: isNull(spans) ? null : spansOf({ weight_versions: JSON.parse(spans!.toString()) as WrittenSpan[] }).spans,
     rawOutput: fields.rawOutput ? rawOutput(message, text, { promptIds, ids, content, texts, echoed }, plan) : null,
   };
 }
@@ -133,7 +127,7 @@ export interface Shared {
   readonly promptLogprobs: Buffer | undefined;
   /** SGLang: of the first choice only. */
   readonly experts: Buffer | undefined;
-  /** SGLang, of a single choice: see `WeightSpan`. */
+  /** SGLang, of a single choice: see `Choice.spans`. */
   readonly spans: Buffer | undefined;
   readonly choices: number;
 }

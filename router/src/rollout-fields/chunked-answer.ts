@@ -82,12 +82,12 @@ function chunksOf(choice: Choice, { fields }: AnswerPlan): Part[] {
   if (message !== null) parts.push({ made: chunk(firstDelta(message), '', NULL), version: first });
   const texts = splitText(text, choice.texts);
   // A chunk has tokens of one version.
-  const seams = (spans ?? []).map(({ start }) => echoed + start);
+  const seams = (spans ?? []).map((span) => echoed + span.from);
   for (const [from, to] of groups(content, ids.length, seams)) {
     const logprobs = content === null ? NULL : contentOf(content.slice(from, to));
     const made = withText(texts.slice(from, to).join(''), logprobs);
     if (fields.returnTokenIds) made.set('token_ids', toJson(ids.slice(Math.max(from, echoed), to)));
-    const version = spans?.findLast(({ start }) => echoed + start <= from)?.version ?? first;
+    const version = spans?.findLast((span) => echoed + span.from <= from)?.version ?? first;
     parts.push({ made, version });
   }
   if (fields.returnTokenIds && !fields.isChat) parts[0]?.made.set('prompt_token_ids', toJson(promptIds));

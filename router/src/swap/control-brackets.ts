@@ -1,8 +1,8 @@
 import { controlOf } from '../engines/controls.ts';
 import { engines } from '../engines/engines.ts';
 import { UNSET } from '../engines/weight-label.ts';
-import type { LoadStage } from '../fleet/engine-weights.ts';
-import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { LoadStage } from '../weights/engine-weights.ts';
+import type { VersionLabels } from '../weights/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { ControlHook } from '../forward/control/fan-out.ts';
 import type { Logger } from '../observe/log.ts';
@@ -106,7 +106,7 @@ export class ControlBrackets implements ControlHook {
   async #read(engine: SwapEngine): Promise<void> {
     if (hasChanged(engine)) return;
     if (engine.isHeldByTrainer) this.#parts.onLoad(engine, 'loaded');
-    const { name } = await this.#parts.labels.of(engine.worker).ask(true);
+    const name = await this.#parts.labels.nameOf(engine.worker);
     if (name === null || name === UNSET || name === engine.snapshot) return;
     engine.set.moved(engine, name);
     this.#parts.log.info({ worker: engine.url, snapshot: name }, 'a trainer has replaced the weights of an engine');

@@ -8,9 +8,9 @@ import {
   weightCalls,
 } from '../engines/weights.ts';
 import { UNSET } from '../engines/weight-label.ts';
-import type { EngineLabel } from '../fleet/engine-label.ts';
+import type { EngineLabel } from '../weights/engine-label.ts';
 import type { Pauses } from '../fleet/pauses.ts';
-import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { VersionLabels } from '../weights/version-labels.ts';
 import type { SwapEngine } from './engine.ts';
 import type { Gate } from './gate.ts';
 import type { Idle } from './idle.ts';

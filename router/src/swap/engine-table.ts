@@ -3,8 +3,8 @@ import type { LiveConfig } from '../config/live.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetWatch } from '../fleet/watch-fleet.ts';
-import type { EngineWeights, LoadStage } from '../fleet/engine-weights.ts';
-import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { EngineWeights, LoadStage } from '../weights/engine-weights.ts';
+import type { VersionLabels } from '../weights/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from '../observe/log.ts';
 import type { EngineSwapParts } from './engine-swap.ts';
@@ -58,11 +58,7 @@ export class EngineTable implements Snapshots {
       onChanged: (engine) => this.changed(engine),
       resumed: (worker) => watch.health.resumed(worker),
     });
-    watch.health.judgeWeights(this.#lifecycle);
-    labels.onNamed = (worker, name, stale) => {
-      const engine = this.find(worker);
-      if (engine?.isBusy === false && !engine.fits(name, stale)) this.#lifecycle.doubt(engine, `it reports ${name}`);
-    };
+    labels.judge = this.#lifecycle;
     const map = state.open('swaps');
     const swap = this.#swapParts();
     for (const { snapshots, workers, 'base-identity': baseIdentity } of deployments) {

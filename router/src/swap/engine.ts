@@ -2,7 +2,7 @@ import { askJson } from '../engines/ask.ts';
 import type { EngineKind } from '../engines/engine.ts';
 import { engines, identify } from '../engines/engines.ts';
 import { UNSET } from '../engines/weight-label.ts';
-import type { EngineWeights } from '../fleet/engine-weights.ts';
+import type { EngineWeights } from '../weights/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { EngineSwap } from './engine-swap.ts';
 import { Namespaces } from './namespaces.ts';

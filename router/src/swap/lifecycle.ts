@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Fleet } from '../fleet/fleet.ts';
-import type { VersionLabels } from '../fleet/version-labels.ts';
-import type { WeightJudge } from '../fleet/weight-versions.ts';
+import type { VersionLabels } from '../weights/version-labels.ts';
+import type { WeightJudge } from '../weights/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Logger } from '../observe/log.ts';
 import type { SwapEngine } from './engine.ts';
@@ -102,6 +102,11 @@ export class Lifecycle implements WeightJudge {
     else this.bring(engine, 'registered');
   }
 
+  named(worker: Worker, name: string, stale: string | null): void {
+    const engine = this.#parts.find(worker);
+    if (engine?.isBusy === false && !engine.fits(name, stale)) this.doubt(engine, `it reports ${name}`);
+  }
+
   /** The engine may be another process, or have other weights: until that is known, new requests wait. */
   doubt(engine: SwapEngine, why: string): void {
     if (engine.isDoubted || engine.phase !== 'serving' || engine.ranks.size === 0) return;
@@ -143,10 +148,10 @@ export class Lifecycle implements WeightJudge {
       () => false,
     );
     const label = this.#parts.labels.of(engine.worker);
-    let name = isThere ? await this.#versionOf(engine) : null;
+    let name = isThere ? await this.#parts.labels.nameOf(engine.worker) : null;
     for (let i = 0; i < MORE_ASKS && isThere && name === null && engine.isLabelled; i++) {
       await delay(ASK_MS, null, { ref: false });
-      name = await this.#versionOf(engine);
+      name = await this.#parts.labels.nameOf(engine.worker);
     }
     const isSame = isThere && engine.fits(name, label.stale) && (await this.#hasKept(engine));
     // A swap that runs now replaces the weights, whatever they are.
@@ -177,10 +182,6 @@ export class Lifecycle implements WeightJudge {
     return engine.watch.open(engine.worker.pool.endpoint);
   }
 
-  async #versionOf(engine: SwapEngine): Promise<string | null> {
-    return (await this.#parts.labels.of(engine.worker).ask(true)).name;
-  }
-
   async #bring(engine: SwapEngine, signal: AbortSignal, isBack: boolean): Promise<void> {
     const { set } = engine;
     const pause = (ms: number): Promise<void> => delay(ms, undefined, { signal, ref: false });
@@ -191,7 +192,7 @@ export class Lifecycle implements WeightJudge {
       await set.untilIdle();
       await this.#watch(engine);
       signal.throwIfAborted();
-      const version = await this.#versionOf(engine);
+      const version = await this.#parts.labels.nameOf(engine.worker);
       await engine.isSameProcess(this.#parts.timeoutMs());
       signal.throwIfAborted();
       if (isServing(engine)) break;

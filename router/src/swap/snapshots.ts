@@ -1,4 +1,4 @@
-import type { WeightSource } from '../fleet/engine-weights.ts';
+import type { WeightSource } from '../weights/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 
 /** What the engines hold. The ranks of an engine hold the same. */

@@ -5,7 +5,7 @@ import type { DeploymentConfig } from '../config/options/swap.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetWatch } from '../fleet/watch-fleet.ts';
-import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { VersionLabels } from '../weights/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { BodyThread } from '../forward/body-calls.ts';
 import type { CoarseClock } from '../kit/clock.ts';

@@ -1,6 +1,6 @@
 import { deepEqual } from 'node:assert/strict';
 import { test } from 'node:test';
-import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { VersionLabels } from '../weights/version-labels.ts';
 import type { Logger } from '../observe/log.ts';
 import { TrainerMoves } from './trainer-moves.ts';
 import type { WorkerSet } from './worker-set.ts';

@@ -1,5 +1,5 @@
 import { UNSET } from '../engines/weight-label.ts';
-import type { VersionLabels } from '../fleet/version-labels.ts';
+import type { VersionLabels } from '../weights/version-labels.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import type { SwapEngine } from './engine.ts';
@@ -93,7 +93,7 @@ export class TrainerMoves {
 
   /** An engine may report the new version, none, or the one of before: then it is labelled. '' for no problem. */
   async #problemOf(engine: SwapEngine, identity: string): Promise<string> {
-    const { name } = await this.#labels.of(engine.worker).ask(true);
+    const name = await this.#labels.nameOf(engine.worker);
     const isFine = name === null || name === identity || name === UNSET || !this.#before.has(engine);
     return isFine || name === this.#before.get(engine) ? '' : `${engine.url} has ${name}`;
   }

@@ -15,6 +15,7 @@ const order = [
   'fleet',
   // The record of an exchange names its plugins, and a plugin is called with the record: one entry.
   'exchange.ts plugin.ts phases',
+  'weights',
   'classify',
   'admit',
   'choose',

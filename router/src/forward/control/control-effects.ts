@@ -3,11 +3,13 @@ import { controlOf } from '../../engines/controls.ts';
 import type { FleetModels } from '../../fleet/fleet-models.ts';
 import type { Health } from '../../fleet/health.ts';
 import type { Pauses } from '../../fleet/pauses.ts';
-import type { Worker } from '../../fleet/worker.ts';
+import { REASONS, type Worker } from '../../fleet/worker.ts';
+import type { VersionLabels } from '../../weights/version-labels.ts';
 
 export interface EffectsParts {
   readonly table: PolicyTable;
   readonly health: Health;
+  readonly labels: VersionLabels;
   readonly models: FleetModels;
   readonly pauses: Pauses;
 }
@@ -25,7 +27,7 @@ export class ControlEffects {
 
   /** A control request is about to be sent to the worker's engine. */
   begin(path: string, worker: Worker): EndControl {
-    const label = controlOf(path)?.changesVersion === true ? this.#parts.health.labels.of(worker) : null;
+    const label = controlOf(path)?.changesVersion === true ? this.#parts.labels.of(worker) : null;
     label?.updateBegan();
     const end = this.#parts.pauses.begin(worker.engineUrl, path);
     return (status, isDone) => {
@@ -37,7 +39,7 @@ export class ControlEffects {
   /** The request changed the weights of an engine that a policy chose: when the update began is not known. */
   updated(path: string, worker: Worker): void {
     if (controlOf(path)?.changesVersion !== true) return;
-    const label = this.#parts.health.labels.of(worker);
+    const label = this.#parts.labels.of(worker);
     label.updateBegan();
     label.updateEnded(true);
   }
@@ -46,12 +48,19 @@ export class ControlEffects {
   async done(path: string, workers: readonly Worker[]): Promise<void> {
     const control = controlOf(path);
     if (control === null || workers.length === 0) return;
-    const { table, health, models } = this.#parts;
+    const { table, models } = this.#parts;
     if (control.flushes === true) for (const worker of workers) table.flushed(worker);
     await Promise.all([
-      control.changesVersion === true ? health.weightsChanged(workers) : null,
+      control.changesVersion === true ? this.#readVersions(workers) : null,
       control.changesModels === true ? models.read(workers) : null,
     ]);
+  }
+
+  /** Also checks the workers that were held back for an old version. */
+  async #readVersions(workers: readonly Worker[]): Promise<void> {
+    const { labels, health } = this.#parts;
+    await labels.read(workers);
+    for (const worker of workers) if ((worker.reasons & REASONS.version) !== 0) health.suspect(worker);
   }
 }
 

@@ -1,17 +1,6 @@
 import type { Seam } from '../../exchange.ts';
 import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
-
-/** Tokens `from` (included) to `to` (excluded) of a turn's `ids` were sampled by weights of this version. */
-export interface VersionSpan {
-  /** null: it is not known. */
-  readonly version: string | null;
-  readonly from: number;
-  readonly to: number;
-  /** Where `version` is null: what the engine named its weights when it was last asked before these tokens. Left out: not known. */
-  readonly before?: string;
-  /** The same, asked after these tokens. */
-  readonly after?: string;
-}
+import type { VersionSpan } from '../../weights/version-spans.ts';
 
 /** Where what the engine was given is not a continuation of what was recorded before, and why. */
 export interface Drift {

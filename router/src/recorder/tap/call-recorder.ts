@@ -10,7 +10,7 @@ import type { ResponseHead } from '../../wire/response-head.ts';
 import { AnswerTap } from './answer-tap.ts';
 import { MAX_BODY_BYTES, UncapturedLog, factsOf } from './exchange-facts.ts';
 import { type RecorderThread, memoryOf } from './recorder-thread.ts';
-import type { Bracket, VersionBrackets } from './version-brackets.ts';
+import type { Bracket, VersionBrackets } from '../../weights/version-brackets.ts';
 import { MESSAGES_PATH, RESPONSES_PATH } from '../shared/chat-request.ts';
 
 interface Following {

@@ -1,7 +1,7 @@
 import type { Turn } from '../shared/turn.ts';
 import type { Sampled } from './read/sampled.ts';
 import { topBytes } from './read/top-tokens.ts';
-import { type AskedVersion, coveringSpans, placedSeams } from './version-spans.ts';
+import { type AskedVersion, coveringSpans, placedSeams } from '../../weights/version-spans.ts';
 
 /** The fields of a turn that follow from its tokens. */
 type TokenFields = Pick<

@@ -1,5 +1,5 @@
 import { type Exchange, READ_ON_BYTES, type ResponseObserver } from '../../exchange.ts';
-import type { LoadStage } from '../../fleet/engine-weights.ts';
+import type { LoadStage } from '../../weights/engine-weights.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { ExchangeView, StateKey } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
@@ -7,8 +7,8 @@ import { readNames } from '../../plugins/fireworks/resource-names.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Snapshots } from '../snapshots.ts';
 import { clientModel, labelledBody, labelledEvent } from './label-bytes.ts';
-import { NamedWeights } from './named-weights.ts';
-import { SampledBy } from './sampled-by.ts';
+import { NamedWeights } from '../../weights/named-weights.ts';
+import { SampledBy } from '../../weights/sampled-by.ts';
 
 /** The APIs whose responses have a `model` that becomes `NAME@SNAPSHOT`. */
 const labelledPaths: ReadonlySet<string> = new Set(['/v1/chat/completions', '/v1/completions']);

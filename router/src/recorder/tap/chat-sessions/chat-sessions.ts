@@ -22,7 +22,7 @@ import { noSuchSession } from '../../shared/session-id.ts';
 import { type RecorderThread, memoryOf } from '../recorder-thread.ts';
 import type { Recorder } from '../recorder.ts';
 import { timesOf } from '../../shared/turn.ts';
-import type { Bracket } from '../version-brackets.ts';
+import type { Bracket } from '../../../weights/version-brackets.ts';
 import type { ResponseHead } from '../../../wire/response-head.ts';
 import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { inSession, isChat, keyOf, maxModelLen } from './chat-exchange.ts';

@@ -16,7 +16,7 @@ import { type CaptureDialect, dialectOf } from '../../shared/read-request.ts';
 import { isPlainRequest } from '../plain-request.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 import type { Recorder } from '../recorder.ts';
-import type { Bracket } from '../version-brackets.ts';
+import type { Bracket } from '../../../weights/version-brackets.ts';
 import type { ResponseHead } from '../../../wire/response-head.ts';
 import type { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 

@@ -2,7 +2,7 @@ import { bufferOf } from '../../../kit/bytes.ts';
 import { type Refusal, inLanes, refusalOf } from '../tokens/in-lanes.ts';
 import { type TokenizerChoice, loadTokenizer } from '../tokens/load-tokenizer.ts';
 import { asNumbers } from '../logprobs.ts';
-import type { LearnedVersion } from '../version-spans.ts';
+import type { LearnedVersion } from '../../../weights/version-spans.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import { TokenForest } from '../tree/forest.ts';

@@ -10,7 +10,7 @@ import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts
 import { type Place, TreeNode, release } from '../tree/tree-node.ts';
 import type { Drift, Turn } from '../../shared/turn.ts';
 import { tokenFields } from '../turn-tokens.ts';
-import { type AskedVersion, coveringSpans } from '../version-spans.ts';
+import { type AskedVersion, coveringSpans } from '../../../weights/version-spans.ts';
 import { Restore } from './restore.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { textsOf, wasStopped } from './turn-texts.ts';

@@ -7,7 +7,7 @@ import type { TurnEnd } from '../tree/mark.ts';
 import { tokensAt } from '../tree/path.ts';
 import type { Run } from '../tree/run.ts';
 import { type Place, release, tokensWithin } from '../tree/tree-node.ts';
-import type { VersionSpan } from '../../shared/turn.ts';
+import type { VersionSpan } from '../../../weights/version-spans.ts';
 
 /** A turn that gets its place in a tree. */
 export interface PlacedTurn {

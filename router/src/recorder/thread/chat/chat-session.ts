@@ -5,7 +5,7 @@ import type { KeptTensors } from '../read/tensors.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
 import type { Drift, Turn } from '../../shared/turn.ts';
 import { tokenFields } from '../turn-tokens.ts';
-import type { AskedVersion } from '../version-spans.ts';
+import type { AskedVersion } from '../../../weights/version-spans.ts';
 import { CHAT_PATH, type ChatRequest } from '../../shared/chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';

@@ -1,9 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { VersionSpan } from '../../shared/turn.ts';
-import { type AskedVersion, completed, coveringSpans } from '../version-spans.ts';
+import { type AskedVersion, type VersionSpan, completed, coveringSpans } from '../../../weights/version-spans.ts';
 import { knownSpans } from './known-versions.ts';
-import type { OutputSpan } from './sampled.ts';
 
 const sse = (...events: object[]): string => events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('');
 /** An event with the ids of new tokens, as vLLM has it. */
@@ -14,7 +12,7 @@ const counted = (count: number): object => ({
   usage: { completion_tokens: count },
 });
 const sampled = (length: number, index = 0) => ({ index, ids: new Int32Array(length) });
-const shown = (spans: OutputSpan[]): string[] => spans.map(({ version, start, end }) => `${version} ${start}-${end}`);
+const shown = (spans: VersionSpan[]): string[] => spans.map(({ version, from, to }) => `${version} ${from}-${to}`);
 
 test('weights that stayed are those of all tokens, of a stream or not', () => {
   const changes = [{ at: 0, until: 0, version: 'v1', name: 'v1' }];
@@ -123,15 +121,15 @@ test("spans of a turn are the engine's own; what the router knows counts when th
   ];
   const asked: AskedVersion = { before: 'x', isProof: false, stale: '', ticket: 1, changes };
   const known = [
-    { version: 'base', start: 0, end: 3 },
-    { version: null, start: 3, end: 4 },
-    { version: 'v2', start: 4, end: 6 },
+    { version: 'base', from: 0, to: 3 },
+    { version: null, from: 3, to: 4 },
+    { version: 'v2', from: 4, to: 6 },
   ];
   const ids = new Int32Array(6);
   const learned = { ticket: 1, version: null, isExpected: true, after: 'v2' };
   const shown = (spans: readonly VersionSpan[]): string[] =>
     spans.map(({ version, from, to, after = '' }) => `${version} ${from}-${to} ${after}`.trim());
-  const spans = (named: OutputSpan[], endVersion: string | null = null): VersionSpan[] =>
+  const spans = (named: VersionSpan[], endVersion: string | null = null): VersionSpan[] =>
     coveringSpans({ spans: named, known, endVersion, ids }, 10, asked);
   const unnamed = spans([]);
   assert.deepEqual(shown(unnamed), ['null 10-13', 'null 13-14', 'null 14-16']);
@@ -145,13 +143,13 @@ test("spans of a turn are the engine's own; what the router knows counts when th
   assert.deepEqual(
     shown(
       spans([
-        { version: 'default', start: 0, end: 2 },
-        { version: 'v2', start: 2, end: 6 },
+        { version: 'default', from: 0, to: 2 },
+        { version: 'v2', from: 2, to: 6 },
       ]),
     ),
     ['base 10-12', 'v2 12-16'],
   );
-  const wrong = spans([{ version: 'v1', start: 4, end: 6 }]);
+  const wrong = spans([{ version: 'v1', from: 4, to: 6 }]);
   assert.deepEqual(shown(completed(wrong, learned)), ['base 10-13', 'null 13-14 v2', 'null 14-16 v1']);
   assert.deepEqual(shown(spans([], 'v1')).join(), 'null 10-13 v1,null 13-14 v1,null 14-16 v1', 'named at the end');
 });
@@ -160,7 +158,7 @@ test('a name at the end of an answer confirms weights that stayed, and refutes o
   const changes = [{ at: 0, until: 0, version: 'v2', name: 'v2' }];
   const asked: AskedVersion = { before: 'v2', isProof: true, stale: '', ticket: 0, changes };
   const spans = (endVersion: string, changed = changes): (string | null)[] => {
-    const known = [{ version: 'v2', start: 0, end: 2 }];
+    const known = [{ version: 'v2', from: 0, to: 2 }];
     const sampled = { spans: [], known, endVersion, ids: new Int32Array(2) };
     return coveringSpans(sampled, 0, { ...asked, changes: changed }).map(({ version }) => version);
   };
@@ -175,7 +173,7 @@ test('where another engine continues, each names its own weights', () => {
   const earlier = [[{ at: 0, until: 0, version: 'base', name: 'default' }]];
   const asked: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0, changes, seams: [seam], earlier };
   const spans = (...names: string[]): (string | null)[] => {
-    const named = names.map((version, i) => ({ version, start: 3 * i, end: 3 * i + 3 }));
+    const named = names.map((version, i) => ({ version, from: 3 * i, to: 3 * i + 3 }));
     return coveringSpans({ spans: named, endVersion: null, ids: new Int32Array(6) }, 0, asked).map(
       ({ version }) => version,
     );

@@ -1,7 +1,7 @@
-import type { WeightChange } from '../version-spans.ts';
+import type { VersionSpan, WeightChange } from '../../../weights/version-spans.ts';
 import { answerValues } from './answer-values.ts';
 import type { Answer } from './read-chat.ts';
-import { type OutputSpan, Unreadable } from './sampled.ts';
+import { Unreadable } from './sampled.ts';
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -16,14 +16,14 @@ export function knownSpans(
   isStream: boolean,
   bytes: Buffer,
   changes: readonly WeightChange[],
-): OutputSpan[] {
+): VersionSpan[] {
   const [first, ...later] = changes;
   if (first === undefined || (later.length > 0 && !isStream)) return [];
-  const spans: OutputSpan[] = [];
-  let start = 0;
-  const add = (version: string | null, end: number): void => {
-    if (end > start) spans.push({ version, start, end });
-    start = Math.max(start, end);
+  const spans: VersionSpan[] = [];
+  let from = 0;
+  const add = (version: string | null, to: number): void => {
+    if (to > from) spans.push({ version, from, to });
+    from = Math.max(from, to);
   };
   let { version } = first;
   for (const change of later) {

@@ -50,8 +50,8 @@ const whole = {
   text: 'xxxx',
   finishReason: 'length',
   spans: [
-    { version: '1', start: 0, end: 1 },
-    { version: 'v1', start: 1, end: 4 },
+    { version: '1', from: 0, to: 1 },
+    { version: 'v1', from: 1, to: 4 },
   ],
   endVersion: null,
   promptTokens: 3,
@@ -101,7 +101,7 @@ test('samples of a stream are told apart', () => {
     const from = (at: number): number => (isCumulative ? 0 : at);
     const events = [0, 1, 2].flatMap((at) => [1, 0].map((index) => event(from(at), at + 1, { index }, at === 2)));
     const expected = { ...whole, ids: ids(0, 3), text: 'xxx', logprobs: whole.logprobs.slice(0, 3) };
-    const spans = [whole.spans[0]!, { version: 'v1', start: 1, end: 3 }];
+    const spans = [whole.spans[0]!, { version: 'v1', from: 1, to: 3 }];
     for (const size of [11, 300, 1e6]) {
       const samples = read('generate', true, tapped(sse(...events, '[DONE]'), size, false));
       assert.deepEqual(
@@ -182,7 +182,7 @@ test('a stream that breaks off has what came until then', () => {
   const cut = sse(event(0, 1), event(0, 2), event(0, 3)).subarray(0, -20);
   const [sampled] = read('generate', true, tapped(cut, 50));
   assert.deepEqual([sampled!.ids, sampled!.finishReason, sampled!.text], [[0, 1], '', 'xx']);
-  assert.deepEqual(sampled!.spans, [{ version: 'v1', start: 0, end: 2 }]);
+  assert.deepEqual(sampled!.spans, [{ version: 'v1', from: 0, to: 2 }]);
   for (let bytes = 0; bytes < 8; bytes++) {
     assert.deepEqual(read('generate', true, tapped(cut.subarray(0, bytes), 50)), [], `${bytes} bytes`);
   }
@@ -285,7 +285,7 @@ test('events of a stream without spans name the version of what is new in them',
       const [sampled] = read('generate', true, tapped(stream, size));
       assert.deepEqual(sampled!.ids, ids(0, 13));
       const merged: unknown[][] = [];
-      for (const { version, start, end } of sampled!.spans) {
+      for (const { version, from: start, to: end } of sampled!.spans) {
         if (merged.at(-1)?.[0] === version) merged.at(-1)![2] = end;
         else merged.push([version, start, end]);
       }
@@ -310,17 +310,21 @@ test('a whole answer that names one version names that of its end', () => {
     { version: '7', start: 0, end: 1 },
     { version: '8', start: 1, end: 2 },
   ];
+  const spans = [
+    { version: '7', from: 0, to: 1 },
+    { version: '8', from: 1, to: 2 },
+  ];
   const completions = (metadata: object, choices: object[] = [choice]) =>
-    read('completions', false, Buffer.from(JSON.stringify({ choices, metadata }))).map(({ spans, endVersion }) => [
-      spans,
-      endVersion,
+    read('completions', false, Buffer.from(JSON.stringify({ choices, metadata }))).map((each) => [
+      each.spans,
+      each.endVersion,
     ]);
-  assert.deepEqual(completions({ weight_version: '8', weight_versions: versions }), [[versions, null]]);
+  assert.deepEqual(completions({ weight_version: '8', weight_versions: versions }), [[spans, null]]);
   assert.deepEqual(completions({ weight_version: '8' }), [[[], '8']]);
   assert.deepEqual(
     completions({ weight_version: '8', weight_versions: versions }, [choice, { ...choice, index: 1 }]),
     [
-      [versions, null],
+      [spans, null],
       [[], null],
     ],
     'SGLang tells those of the first choice',
@@ -359,7 +363,11 @@ test('ids alone, as vLLM answers them: with spans at the end of a choice, and lo
       [-5 / 8, -6 / 8, -7 / 8],
     ],
   );
-  assert.deepEqual([sampled!.spans, sampled!.endVersion, sampled!.promptTokens], [spans, null, 2]);
+  assert.deepEqual(sampled!.spans, [
+    { version: '7', from: 0, to: 1 },
+    { version: '8', from: 1, to: 3 },
+  ]);
+  assert.deepEqual([sampled!.endVersion, sampled!.promptTokens], [null, 2]);
   assert.equal(readAnswer('inference', true, sse(...events))[0]!.text, null);
   for (const others of [entries(6, 8), entries(6)]) {
     const other = JSON.stringify({ choices: [{ ...last, logprobs: others }] });

@@ -1,16 +1,9 @@
 import { markOf } from '../../shared/experts-cutter.ts';
 import { indexerOf } from './tensors.ts';
 import { topTokens } from './top-tokens.ts';
-import {
-  type AnswerVersions,
-  type Sampled,
-  Unreadable,
-  type WrittenSpan,
-  logprobOf,
-  tokenIds,
-  versionsOf,
-} from './sampled.ts';
+import { type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
 import type { Message, ToolCall } from './message.ts';
+import { type AnswerVersions, type WrittenSpan, spansOf } from '../../../weights/version-spans.ts';
 
 /** A choice of a response: the sampled tokens, and the message. */
 export interface ChatSample extends Omit<Sampled, 'text'> {
@@ -220,7 +213,7 @@ function sampleOf(index: number, choice: Growing, versions: AnswerVersions | nul
     ids: tokenIds(ids),
     logprobs: logprobsOf(choice, ids.length),
     finishReason: info?.finish_reason?.type ?? finishReason,
-    ...versionsOf(info?.weight_version === undefined ? (choice.versions ?? versions) : info),
+    ...spansOf(info?.weight_version === undefined ? (choice.versions ?? versions) : info),
     promptTokens: -1,
     isTorn: false,
     cachedTokens: info?.cached_tokens ?? -1,

@@ -1,15 +1,8 @@
 import { markOf } from '../../shared/experts-cutter.ts';
 import { indexerOf } from './tensors.ts';
 import { topTokens } from './top-tokens.ts';
-import {
-  type AnswerVersions,
-  type OutputSpan,
-  type Sampled,
-  Unreadable,
-  logprobOf,
-  tokenIds,
-  versionsOf,
-} from './sampled.ts';
+import { type Sampled, Unreadable, logprobOf, tokenIds } from './sampled.ts';
+import { type AnswerVersions, type VersionSpan, spansOf } from '../../../weights/version-spans.ts';
 
 /** A response of SGLang's `/generate`, or one event of its stream (0.5). */
 interface GenerateAnswer {
@@ -63,7 +56,7 @@ function sampledBy(events: readonly GenerateAnswer[], index: number, isStream: b
     finishReason: info.finish_reason?.type ?? '',
     ...(isStream && (info.weight_versions ?? []).length === 0
       ? { spans: spansByEvent(events), endVersion: null }
-      : versionsOf(info)),
+      : spansOf(info)),
     promptTokens: info.prompt_tokens ?? -1,
     cachedTokens: info.cached_tokens ?? -1,
     experts: Math.max(...events.map(({ meta_info: each }) => markOf(each?.routed_experts))),
@@ -103,8 +96,8 @@ function logprobsOf(parts: readonly GenerateAnswer[], ids: Int32Array): Float64A
  * Events of a stream have the version of their new tokens. If the version changed from one event to the next, and several tokens are new,
  * it is not known which of them came before the change.
  */
-function spansByEvent(events: readonly GenerateAnswer[]): OutputSpan[] {
-  const spans: OutputSpan[] = [];
+function spansByEvent(events: readonly GenerateAnswer[]): VersionSpan[] {
+  const spans: VersionSpan[] = [];
   let start = 0;
   let known: string | null = null;
   for (const { meta_info: info } of events) {
@@ -113,7 +106,7 @@ function spansByEvent(events: readonly GenerateAnswer[]): OutputSpan[] {
     const named = info?.weight_version ?? null;
     const version: string | null = named === null ? null : String(named);
     const isSure = start === 0 || version === known || end === start + 1;
-    spans.push({ version: isSure ? version : null, start, end });
+    spans.push({ version: isSure ? version : null, from: start, to: end });
     known = version;
     start = end;
   }

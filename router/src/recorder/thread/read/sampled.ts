@@ -1,15 +1,7 @@
-/** The version of the weights that sampled output tokens `[start, end)`. */
-export interface OutputSpan {
-  /** null: not returned. */
-  readonly version: string | null;
-  readonly start: number;
-  readonly end: number;
-  /** The engine named it at the end of these tokens. */
-  readonly isNamed?: true;
-}
+import type { NamedSpans, VersionSpan } from '../../../weights/version-spans.ts';
 
 /** A sample for one prompt, as the engine returned it. */
-export interface Sampled {
+export interface Sampled extends NamedSpans {
   /** Its index among the samples of its request. */
   readonly index: number;
   readonly ids: Int32Array;
@@ -19,11 +11,8 @@ export interface Sampled {
   readonly text: Buffer | null;
   /** '': the response is truncated. */
   readonly finishReason: string;
-  readonly spans: readonly OutputSpan[];
   /** From the router's own weight swaps. Left out: not known. */
-  readonly known?: readonly OutputSpan[];
-  /** The version at the end of the response, if the engine returns no spans; null: it returns spans, or nothing. */
-  readonly endVersion: string | null;
+  readonly known?: readonly VersionSpan[];
   /** -1: not returned. */
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -47,30 +36,6 @@ const NO_LOGPROB = -9999;
 /** A logprob of an engine; NaN: not known. */
 export const logprobOf = (value: number | null | undefined): number =>
   value === null || value === undefined || value === NO_LOGPROB ? NaN : value;
-
-/** A span as engines write it. */
-export interface WrittenSpan {
-  readonly version: string | number;
-  readonly start: number;
-  readonly end: number;
-}
-
-export const spanOf = ({ version, start, end }: WrittenSpan): OutputSpan => ({ version: String(version), start, end });
-
-/** The versions in a complete response of SGLang: in completions and chats those of the first choice. */
-export interface AnswerVersions {
-  readonly weight_version?: string | number | null;
-  /** From 0.5.19 on. */
-  readonly weight_versions?: readonly WrittenSpan[] | null;
-}
-
-/** The versions in a response, or in the `meta_info` of a choice. */
-export function versionsOf(named: AnswerVersions | null): Pick<Sampled, 'spans' | 'endVersion'> {
-  const spans = named?.weight_versions ?? [];
-  const last = named?.weight_version ?? null;
-  if (spans.length > 0 || last === null) return { spans: spans.map(spanOf), endVersion: null };
-  return { spans: [], endVersion: String(last) };
-}
 
 /** Why a response can't be read. */
 export class Unreadable extends Error {}

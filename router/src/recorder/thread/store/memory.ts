@@ -1,7 +1,7 @@
 import { LinkedList, type ListNode } from '../../../kit/linked-list.ts';
 import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../../shared/outcome.ts';
-import type { SessionName, Turn, TurnAmendment, TurnTexts, VersionSpan } from '../../shared/turn.ts';
+import type { SessionName, Turn, TurnAmendment, TurnTexts } from '../../shared/turn.ts';
 import {
   type NewestQuery,
   type SessionHead,
@@ -14,6 +14,7 @@ import {
   wants,
 } from './store.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
+import type { VersionSpan } from '../../../weights/version-spans.ts';
 
 /** A turn in memory. Leading tokens that were not sampled have no logprob and no mask. */
 interface KeptTurn extends Turn {

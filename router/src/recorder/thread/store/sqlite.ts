@@ -2,7 +2,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type OutcomeChange, type OutcomeQuery, type SessionOutcome, outcomeAfter } from '../../shared/outcome.ts';
-import type { SessionName, Turn, TurnAmendment, VersionSpan } from '../../shared/turn.ts';
+import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { SCHEMA_VERSION, missingTables, stepsFrom, versionProblem } from './sqlite-schema.ts';
 import {
   LATER_FIELDS,
@@ -14,6 +14,7 @@ import {
   type TurnFilter,
   type TurnOutline,
 } from './store.ts';
+import type { VersionSpan } from '../../../weights/version-spans.ts';
 
 type Row = Record<string, unknown>;
 type Value = string | number;

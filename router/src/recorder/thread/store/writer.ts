@@ -1,5 +1,5 @@
 import type { Turn, TurnAmendment } from '../../shared/turn.ts';
-import { type LearnedVersion, areAllNamed, completed } from '../version-spans.ts';
+import { type LearnedVersion, areAllNamed, completed } from '../../../weights/version-spans.ts';
 import { type TrajectoryStore, turnBytes } from './store.ts';
 
 /** Turns that come within this time are written together. */

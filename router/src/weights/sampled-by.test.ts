@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import type { Worker } from '../../fleet/worker.ts';
+import type { Worker } from '../fleet/worker.ts';
 import { SampledBy } from './sampled-by.ts';
 
 const worker = {} as Worker;

@@ -1,12 +1,10 @@
-import { type Exchange, READ_ON_BYTES, type Seam } from '../../exchange.ts';
-import type { ExchangeView } from '../../phases/exchange-view.ts';
-import type { Label } from '../../fleet/engine-label.ts';
-import type { EngineWeights, LoadStage, WeightSource } from '../../fleet/engine-weights.ts';
-import type { VersionLabels } from '../../fleet/version-labels.ts';
-import type { Worker } from '../../fleet/worker.ts';
-import type { RecorderThread } from './recorder-thread.ts';
-import type { AskedVersion, WeightChange } from '../thread/version-spans.ts';
-import type { AnswerTap } from './answer-tap.ts';
+import { type Exchange, READ_ON_BYTES, type Seam } from '../exchange.ts';
+import type { ExchangeView } from '../phases/exchange-view.ts';
+import type { Label } from './engine-label.ts';
+import type { EngineWeights, LoadStage, WeightSource } from './engine-weights.ts';
+import type { VersionLabels } from './version-labels.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { AskedVersion, LearnedVersion, WeightChange } from './version-spans.ts';
 
 /** How long reads of the record wait for version answers of engines. */
 const PATIENCE_MS = 1_000;
@@ -29,10 +27,18 @@ export interface Bracket {
   loadedAt: number;
 }
 
+/** A response that is read. */
+interface Tap {
+  /** Where in all that was or will be taken of it the response is now. */
+  readonly end: number;
+  /** Called once, when more of the response comes. */
+  onMore: (() => void) | null;
+}
+
 /** A response in flight. */
 interface Followed {
   readonly bracket: Bracket;
-  readonly tap: AnswerTap;
+  readonly tap: Tap;
 }
 
 const NOTHING_KNOWN: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
@@ -45,17 +51,17 @@ const NOTHING_KNOWN: AskedVersion = { before: '', isProof: false, stale: '', tic
  */
 export class VersionBrackets {
   readonly #labels: VersionLabels;
-  readonly #thread: RecorderThread;
+  readonly #onLearned: (learned: LearnedVersion) => void;
   readonly #open = new Set<Promise<void>>();
   readonly #source: WeightSource | null;
   /** Responses in flight, by what was known of their engines' weights. */
-  readonly #taps = new Map<Bracket, AnswerTap>();
+  readonly #taps = new Map<Bracket, Tap>();
   #tickets = 0;
 
   /** @param source null: the router swaps no weights */
-  constructor(labels: VersionLabels, thread: RecorderThread, source: WeightSource | null) {
+  constructor(labels: VersionLabels, source: WeightSource | null, onLearned: (learned: LearnedVersion) => void) {
     this.#labels = labels;
-    this.#thread = thread;
+    this.#onLearned = onLearned;
     this.#source = source;
     source?.onChange((worker) => this.#changed(worker));
     source?.onLoad((worker, stage) => this.#loads(worker, stage));
@@ -95,7 +101,7 @@ export class VersionBrackets {
   }
 
   /** The response begins. Until `left`, changes of the weights are noted with their places in it. */
-  follow(bracket: Bracket | null, tap: AnswerTap): void {
+  follow(bracket: Bracket | null, tap: Tap): void {
     if (bracket === null || bracket.changes.length === 0) return;
     this.#note({ bracket, tap }, 0, true);
     this.#taps.set(bracket, tap);
@@ -215,7 +221,7 @@ export class VersionBrackets {
     });
     const isProven = changes.length === 0 && isProof && name !== '' && name === commonName(before);
     const isExpected = labels.length > 0 && changes.length > 0 && this.#isExpected(bracket, labels);
-    this.#thread.tell('versionLearned', { ticket, version: isProven ? name : null, isExpected, after: name });
+    this.#onLearned({ ticket, version: isProven ? name : null, isExpected, after: name });
   }
 
   /** Whether engines name what they should have, and nothing has changed it past the router since they got the request. */

@@ -1,4 +1,4 @@
-import type { Worker } from './worker.ts';
+import type { Worker } from '../fleet/worker.ts';
 
 /** What the router knows of an engine's weights, where it replaces them itself. */
 export interface EngineWeights {

@@ -1,5 +1,5 @@
-import type { EngineWeights } from '../../fleet/engine-weights.ts';
-import type { Worker } from '../../fleet/worker.ts';
+import type { EngineWeights } from './engine-weights.ts';
+import type { Worker } from '../fleet/worker.ts';
 
 /** From this byte of the payload on. */
 interface Change {

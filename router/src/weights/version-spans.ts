@@ -1,7 +1,53 @@
-import type { Seam } from '../../exchange.ts';
-import { UNSET } from '../../engines/weight-label.ts';
-import type { OutputSpan, Sampled } from './read/sampled.ts';
-import type { Turn, VersionSpan } from '../shared/turn.ts';
+import type { Seam } from '../exchange.ts';
+import { UNSET } from '../engines/weight-label.ts';
+
+/** Tokens `from` (included) to `to` (excluded) were sampled by weights of this version. */
+export interface VersionSpan {
+  /** null: it is not known. */
+  readonly version: string | null;
+  readonly from: number;
+  readonly to: number;
+  /** The engine named it at the end of these tokens. */
+  readonly isNamed?: true;
+  /** Where `version` is null: what the engine named its weights when it was last asked before these tokens. Left out: not known. */
+  readonly before?: string;
+  /** The same, asked after these tokens. */
+  readonly after?: string;
+}
+
+/** A span as engines write it: `[start, end)`. */
+export interface WrittenSpan {
+  readonly version: string | number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** What a complete response of an engine, or the `meta_info` of a choice, names of its weights. SGLang's completions and chats: of the first choice. */
+export interface AnswerVersions {
+  readonly weight_version?: string | number | null;
+  /** SGLang from 0.5.19 on. */
+  readonly weight_versions?: readonly WrittenSpan[] | null;
+}
+
+/** What an engine says of the weights that sampled a choice. */
+export interface NamedSpans {
+  readonly spans: readonly VersionSpan[];
+  /** The version at the end of the response, if the engine returns no spans; null: it returns spans, or nothing. */
+  readonly endVersion: string | null;
+}
+
+/** The versions that an engine names in its answer. */
+export function spansOf(answer: AnswerVersions | null): NamedSpans {
+  const spans = (answer?.weight_versions ?? []).map(spanOf);
+  const last = answer?.weight_version ?? null;
+  return { spans, endVersion: spans.length > 0 || last === null ? null : String(last) };
+}
+
+const spanOf = ({ version, start: from, end: to }: WrittenSpan): VersionSpan => ({
+  version: String(version),
+  from,
+  to,
+});
 
 /** From a place in a response on, its engine has these weights: the router's own weight swaps tell. */
 export interface WeightChange {
@@ -47,12 +93,19 @@ export interface LearnedVersion {
 /** What the router knows from its own weight swaps of tokens whose version the engine did not name. Stored only when the engine confirms it. */
 const assumed = new WeakMap<VersionSpan, string>();
 
+/** What is known of the sampled tokens of a choice. */
+interface Sampling extends NamedSpans {
+  readonly ids: Int32Array;
+  /** From the router's own weight swaps. Left out: not known. */
+  readonly known?: readonly VersionSpan[];
+}
+
 /**
  * Spans over all tokens that were sampled. What the engine names counts; between that the version is null until the engine was asked.
  * @param start the position of the first of them in the turn
  */
 export function coveringSpans(
-  { spans: named, known: own = [], endVersion, ids }: Pick<Sampled, 'spans' | 'known' | 'endVersion' | 'ids'>,
+  { spans: named, known: own = [], endVersion, ids }: Sampling,
   start: number,
   asked: AskedVersion,
 ): VersionSpan[] {
@@ -67,7 +120,7 @@ export function coveringSpans(
   };
   const isEndKnown = endVersion !== null && isOfLast(endVersion, asked);
   const addUnnamed = (to: number): void => {
-    for (const { version, end, isNamed = false } of known) {
+    for (const { version, to: end, isNamed = false } of known) {
       // The engine named what it had at the end, and the router has changed nothing before.
       const isSure = isNamed || (isEndKnown && asked.changes.length === 1);
       const from = at;
@@ -77,7 +130,7 @@ export function coveringSpans(
     }
     add(null, to);
   };
-  for (const { version: name, start: from, end } of named) {
+  for (const { version: name, from, to: end } of named) {
     addUnnamed(Math.min(from, ids.length));
     for (const { to, facts } of partsOf(asked)) {
       const until = Math.min(end, to, ids.length);
@@ -123,20 +176,20 @@ const isOfLast = (name: string, asked: AskedVersion): boolean => {
 };
 
 /** What is known of the last engine's tokens, after what is known of those before. */
-function withSeams(known: readonly OutputSpan[], seams: readonly Seam[]): readonly OutputSpan[] {
+function withSeams(known: readonly VersionSpan[], seams: readonly Seam[]): readonly VersionSpan[] {
   const last = seams.at(-1)?.at ?? 0;
-  const earlier = seams.map(({ at: end, version }, i) => ({
+  const earlier = seams.map(({ at: to, version }, i) => ({
     version,
-    start: seams[i - 1]?.at ?? 0,
-    end,
+    from: seams[i - 1]?.at ?? 0,
+    to,
     isNamed: true as const,
   }));
-  const own = known.filter(({ end }) => end > last);
-  return last === 0 ? known : [...earlier, ...own.map((span) => ({ ...span, start: Math.max(span.start, last) }))];
+  const own = known.filter(({ to }) => to > last);
+  return last === 0 ? known : [...earlier, ...own.map((span) => ({ ...span, from: Math.max(span.from, last) }))];
 }
 
 /** The seams of an answer as those of a turn. @param start the position of the first sampled token in the turn */
-export const placedSeams = (start: number, { seams = [] }: AskedVersion): Pick<Turn, 'seams'> =>
+export const placedSeams = (start: number, { seams = [] }: AskedVersion): { readonly seams?: readonly Seam[] } =>
   seams.length === 0 ? {} : { seams: seams.map((seam) => ({ ...seam, at: start + seam.at })) };
 
 /** @param endVersion the name at the end of the answer, if that is all it says */
