@@ -17,7 +17,6 @@ const dist = join(root, 'dist');
 const entries = [
   'index',
   'cli/main',
-  'sim/process',
   'forward/bodies-in-thread',
   'tinker/samples-in-thread',
   'rollout-fields/answers-in-thread',
@@ -43,9 +42,11 @@ execFileSync(
 );
 const { metafile } = await build({
   absWorkingDir: root,
-  entryPoints: entries.map((entry) => `src/${entry}.ts`),
+  entryPoints: [
+    ...entries.map((entry) => ({ in: `src/${entry}.ts`, out: entry })),
+    { in: '../simulator/src/process.ts', out: 'simulator/process' },
+  ],
   outdir: 'dist',
-  outbase: 'src',
   chunkNames: 'shared/[name]-[hash]',
   bundle: true,
   splitting: true,

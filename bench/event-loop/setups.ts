@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { writeTokenizer } from '../../router/src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../simulator/src/tokens/tokenizer-files.ts';
 import type { Input, Shape, answered, changed, of, plain, streamed } from './inputs.ts';
 
 export interface Setup {

@@ -1,6 +1,6 @@
 // An engine at almost no cost: every request gets the same response of 64 tokens with logprobs, in SGLang's form.
 import { createServer } from 'node:net';
-import { decode } from '../../router/src/sim/tokens/tokenizer.ts';
+import { decode } from '../../simulator/src/tokens/tokenizer.ts';
 
 const promptTokens = Number(process.argv[2]);
 const ids = Array.from({ length: 64 }, (_, i) => 264 + ((i * 7) % 380));

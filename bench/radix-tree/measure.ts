@@ -5,8 +5,8 @@ import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { writeTokenizer } from '../../router/src/sim/tokens/tokenizer-files.ts';
-import { decode } from '../../router/src/sim/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../simulator/src/tokens/tokenizer-files.ts';
+import { decode } from '../../simulator/src/tokens/tokenizer.ts';
 import { endsWithUs } from '../child.ts';
 import { cpuMicroseconds, readCpu } from '../proc.ts';
 

@@ -1,6 +1,6 @@
 // A session's turns as chat messages, with exactly the tokens that the trace says.
-import { encode } from '../../router/src/sim/tokens/tokenizer.ts';
-import { words } from '../../router/src/sim/tokens/words.ts';
+import { encode } from '../../simulator/src/tokens/tokenizer.ts';
+import { words } from '../../simulator/src/tokens/words.ts';
 import type { Segment, Turn } from '../policies/workload.ts';
 
 const tokensOf = (text: string): number => encode(text).length;

@@ -1,6 +1,6 @@
 // Simulated vLLM engines and turnout, each in its own process.
 import { join } from 'node:path';
-import { spawnSimEngine, type SpawnedSimEngine } from '../../router/src/sim/spawn.ts';
+import { spawnSimEngine, type SpawnedSimEngine } from '../../simulator/src/spawn.ts';
 import { startChild } from '../child.ts';
 import { freePort } from '../../router/test/harness/free-port.ts';
 import { type Scene, engineCount } from './scene.ts';

@@ -6,7 +6,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, wri
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { startSimEngine } from '../../router/src/sim/engine.ts';
+import { startSimEngine } from '../../simulator/src/engine.ts';
 import { freePort } from '../../router/test/harness/free-port.ts';
 import { machine } from '../machine.ts';
 import { type PeerName, findPeer } from '../peers.ts';

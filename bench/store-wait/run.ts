@@ -6,8 +6,8 @@ import { type Socket, connect, createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { writeTokenizer } from '../../router/src/sim/tokens/tokenizer-files.ts';
-import { decode } from '../../router/src/sim/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../simulator/src/tokens/tokenizer-files.ts';
+import { decode } from '../../simulator/src/tokens/tokenizer.ts';
 import { endsWithUs } from '../child.ts';
 
 const STREAMS = 200;

@@ -5,7 +5,7 @@ import { loadConfig } from '../../router/src/config/load.ts';
 import { ask } from '../../router/src/engines/ask.ts';
 import { weightCalls } from '../../router/src/engines/weights.ts';
 import { startRouter } from '../../router/src/router.ts';
-import { spawnSimEngine } from '../../router/src/sim/spawn.ts';
+import { spawnSimEngine } from '../../simulator/src/spawn.ts';
 import { machine } from '../machine.ts';
 
 const SWAPS = Number(process.argv[2] ?? 60);

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, request } from 'node:http';
 import { join } from 'node:path';
-import { startSimEngine } from '../../router/src/sim/engine.ts';
+import { startSimEngine } from '../../simulator/src/engine.ts';
 import { machine } from '../machine.ts';
 import { cpuMicroseconds, processTree, readCpu } from '../proc.ts';
 

@@ -7,8 +7,8 @@ import axe from 'axe-core';
 import { type Browser, type BrowserContextOptions, type Page, chromium } from 'playwright-core';
 import { endWithRunner, killGroup, spawnGuarded } from '../../router/test/harness/guarded.ts';
 import { until as untilSo } from '../../router/test/harness/within.ts';
-import { type SimEngine, startSimEngine } from '../../router/src/sim/engine.ts';
-import type { SimOptions } from '../../router/src/sim/sim-options.ts';
+import { type SimEngine, startSimEngine } from '../../simulator/src/engine.ts';
+import type { SimOptions } from '../../simulator/src/sim-options.ts';
 
 /** Where Debian's package puts it. */
 export const CHROMIUM = process.env['CHROMIUM'] ?? '/usr/bin/chromium';

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, after, test } from 'node:test';
-import { writeTokenizer } from '../../router/src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../simulator/src/tokens/tokenizer-files.ts';
 import { closeBrowser, openPage, startEngines, startRouter, startRouterProcess, until } from './scene.ts';
 
 after(closeBrowser);

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { writeTokenizer } from '../../router/src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../simulator/src/tokens/tokenizer-files.ts';
 import { until } from '../../router/test/harness/within.ts';
 import { closeBrowser, openPage, startEngines, startLoad, startRouter } from './scene.ts';
 

@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { loadConfig, startRouter } from '../../router/src/index.ts';
 import { runAgentBatch } from '../../router/src/batch/agent-batch.ts';
-import { spawnSimEngine } from '../../router/src/sim/spawn.ts';
-import { writeTokenizer } from '../../router/src/sim/tokens/tokenizer-files.ts';
-import { decode, encode } from '../../router/src/sim/tokens/tokenizer.ts';
+import { spawnSimEngine } from '../../simulator/src/spawn.ts';
+import { writeTokenizer } from '../../simulator/src/tokens/tokenizer-files.ts';
+import { decode, encode } from '../../simulator/src/tokens/tokenizer.ts';
 
 /** The fields of a trajectory in the JSONL export that are shown here. */
 interface ExportedRow {

@@ -1,8 +1,8 @@
 import { openLog } from '../../router/src/observe/log.ts';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Config, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
-import type { SimOptions } from '../../router/src/sim/sim-options.ts';
-import { type SpawnedSimEngine, spawnSimEngine } from '../../router/src/sim/spawn.ts';
+import type { SimOptions } from '../../simulator/src/sim-options.ts';
+import { type SpawnedSimEngine, spawnSimEngine } from '../../simulator/src/spawn.ts';
 import { ENGINES } from './comparison.ts';
 
 /** A router with the policy `rollout` and its engines, each a process of its own. */

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type BatchShape, type BatchTurn, batchCost, runAgentBatch } from '../../router/src/batch/agent-batch.ts';
-import { writeTokenizer } from '../../router/src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../simulator/src/tokens/tokenizer-files.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 
 const shape: BatchShape = { sessions: 16, groupSize: 4, turns: 2, promptWords: 100, turnWords: 20, maxTokens: 120 };

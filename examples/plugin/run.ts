@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { loadConfig, startRouter } from '../../router/src/index.ts';
 import { openLog } from '../../router/src/observe/log.ts';
-import { startSimEngine } from '../../router/src/sim/engine.ts';
+import { startSimEngine } from '../../simulator/src/engine.ts';
 
 /** Runs the plugin: ten groups with a budget each, on two simulated engines; some groups want more. */
 

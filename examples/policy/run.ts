@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Plugin, type Router, loadConfig, startRouter } from '../../router/src/index.ts';
 import { openLog } from '../../router/src/observe/log.ts';
-import { startSimEngine } from '../../router/src/sim/engine.ts';
+import { startSimEngine } from '../../simulator/src/engine.ts';
 
 /** Runs the policy: 300 sessions of 3 turns on four simulated engines, one of them the canary. */
 

@@ -21,6 +21,7 @@ const files = globSync(
   [
     'router/src/**/*.test.ts',
     'router/test/**/*.test.ts',
+    'simulator/src/**/*.test.ts',
     'examples/**/*.test.ts',
     'bench/**/*.test.ts',
     'dashboard/src/**/*.test.ts',

@@ -3,9 +3,9 @@ import { makeFolder } from '../config/folder.ts';
 import { ConfigError } from '../config/load.ts';
 import { commandName } from '../config/version.ts';
 import { type EngineCommand, ENGINE_HOST } from '../launch/engine-command.ts';
-import { type SimOptions, simDefaults } from '../sim/sim-options.ts';
-import { writeTokenizer } from '../sim/tokens/tokenizer-files.ts';
-import { type SpawnedSimEngine, simProcessArgs, spawnSimEngine } from '../sim/spawn.ts';
+import { type SimOptions, simDefaults } from '../../../simulator/src/sim-options.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { type SpawnedSimEngine, simProcessArgs, spawnSimEngine } from '../../../simulator/src/spawn.ts';
 
 export interface SimFlags {
   readonly workers: string;

@@ -3,7 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { endpoints, openApi } from '../../src/admin/endpoints.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { startTestRouter } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 

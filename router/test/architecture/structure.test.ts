@@ -31,7 +31,6 @@ const order = [
   'tinker',
   'admin',
   'launch',
-  'sim',
   'batch',
   'assembly',
   'router.ts',
@@ -39,7 +38,9 @@ const order = [
   'index.ts',
 ];
 
-const files = readdirSync(source, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+const filesOf = (folder: string): string[] =>
+  readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((file) => file.endsWith('.ts'));
+const files = filesOf(source);
 const sources = files.filter((file) => !file.endsWith('.test.ts'));
 
 function rankOf(file: string): number {
@@ -76,9 +77,23 @@ test('only the pipeline and the composition root know the forwarder', () => {
   assert.deepEqual(users.toSorted(), ['assembly/request-path.ts', 'pipeline.ts', 'stages.ts']);
 });
 
-test('the simulated engine is started by the demo and the sim verb only', () => {
-  const users = sources.filter((file) => !file.startsWith('sim/') && importsOf(file).some((f) => f.startsWith('sim/')));
-  assert.deepEqual(users, ['cli/sim.ts']);
+test('only the sim verb imports the simulator, which imports no more of the router than tools and the names of control paths', () => {
+  const simulator = resolve(source, '../../simulator/src');
+  const isSimulator = (file: string): boolean => resolve(source, file).startsWith(`${simulator}/`);
+  assert.deepEqual(
+    sources.filter((file) => importsOf(file).some(isSimulator)),
+    ['cli/sim.ts'],
+  );
+  const imported = filesOf(simulator)
+    .map((file) => relative(source, join(simulator, file)))
+    .filter((file) => !file.endsWith('.test.ts'))
+    .flatMap(importsOf)
+    .filter((file) => !isSimulator(file));
+  assert.ok(imported.length > 0, 'the imports were really read');
+  assert.deepEqual(
+    imported.filter((file) => !/^(?:kit|wire)\/|^engines\/controls\.ts$/.test(file)),
+    [],
+  );
 });
 
 /** Imports of values: those of types alone are gone at run time. */
@@ -93,9 +108,8 @@ test('the router reaches the recorder through its plugins; tools read its stores
   const users = sources.filter(
     (file) => !file.startsWith('recorder/') && importsOf(file).some((imported) => imported.startsWith('recorder/')),
   );
-  const isTool = (file: string): boolean => file.startsWith('cli/') || file === 'sim/tokens/tokenizer-files.ts';
   assert.deepEqual(
-    users.filter((file) => !isTool(file)),
+    users.filter((file) => !file.startsWith('cli/')),
     ['assembly/extensions.ts'],
   );
   assert.deepEqual(
@@ -109,7 +123,7 @@ test('the router reaches the recorder through its plugins; tools read its stores
 test('a sink before another one extends the class that passes everything on', () => {
   const implementing = sources.filter((file) => {
     const text = readFileSync(join(source, file), 'utf8');
-    return !file.startsWith('sim/') && /implements (?:Required<)?Sink\b/.test(text);
+    return /implements (?:Required<)?Sink\b/.test(text);
   });
   assert.deepEqual(implementing.toSorted(), [
     'wire/buffer-sink.ts',

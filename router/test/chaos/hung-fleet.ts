@@ -1,7 +1,7 @@
 import type { TestContext } from 'node:test';
 import { pino } from 'pino';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
-import { type SpawnedSimEngine, spawnSimEngine } from '../../src/sim/spawn.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
+import { type SpawnedSimEngine, spawnSimEngine } from '../../../simulator/src/spawn.ts';
 import type { Router } from '../../src/router.ts';
 import type { Worker } from '../../src/fleet/worker.ts';
 import { type ClientAnswer, connectClient } from '../harness/client.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { decode, encode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
+import { decode, encode, endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 import { type ChatMessage, eventsOf, startChatScene } from '../harness/chat-scene.ts';
 import { type SentMessage, chatAnswer, startChatThread } from '../harness/chat-thread.ts';
 import { untilIdle } from '../harness/router.ts';

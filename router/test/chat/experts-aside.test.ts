@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
-import { endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 import { metric } from '../admission/metric.ts';
 import { STREAM_HEAD, startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';

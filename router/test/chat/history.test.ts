@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { seededRandom } from '../../src/kit/rng.ts';
-import { encode } from '../../src/sim/tokens/tokenizer.ts';
-import { words } from '../../src/sim/tokens/words.ts';
+import { encode } from '../../../simulator/src/tokens/tokenizer.ts';
+import { words } from '../../../simulator/src/tokens/words.ts';
 import { type SentMessage, startChatThread } from '../harness/chat-thread.ts';
 import { memoryUsed } from '../harness/memory-used.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { startEngine } from '../harness/engine.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';

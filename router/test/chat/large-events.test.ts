@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
-import { endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 import { FromCompletion } from '../../src/recorder/shared/from-completion.ts';
 import type { ChatRecord } from '../harness/chat-scene.ts';
 import { STREAM_HEAD, startEngine } from '../harness/engine.ts';

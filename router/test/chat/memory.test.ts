@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { encode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
+import { encode, endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 import { type SentMessage, chatAnswer, startChatThread } from '../harness/chat-thread.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { often } from '../harness/often.ts';

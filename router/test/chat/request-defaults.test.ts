@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
-import { endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 import { startChatScene } from '../harness/chat-scene.ts';
 import { startEngine } from '../harness/engine.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';

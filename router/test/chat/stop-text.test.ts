@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { encode } from '../../src/sim/tokens/tokenizer.ts';
+import { encode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { type ChatMessage, startChatScene } from '../harness/chat-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { untilIdle } from '../harness/router.ts';

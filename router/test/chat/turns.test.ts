@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { seededRandom } from '../../src/kit/rng.ts';
-import { decode, encode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
+import { decode, encode, endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 import {
   type ChatMessage,
   eventsOf,
@@ -16,8 +16,8 @@ import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { type Sample, readSamples } from '../harness/safetensors.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
-import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import { often } from '../harness/often.ts';
 
 /** A history as its client knows it, and the ids that are behind it. */

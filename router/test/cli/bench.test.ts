@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startSimEngine } from '../../src/sim/engine.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { turnout } from './turnout.ts';
 
 const small = ['--sessions', '4', '--turns', '3', '--group-size', '2', '--prompt-words', '20', '--turn-words', '10'];

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import { startSimEngine } from '../../src/sim/engine.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { turnout } from './turnout.ts';
 
 const anyPorts = ['--port', '0', '--prometheus-port', '0'];

@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
-import { startSimEngine } from '../../src/sim/engine.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { startTestRouter } from '../harness/router.ts';
 import { turnout } from './turnout.ts';
 

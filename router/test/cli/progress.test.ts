@@ -3,7 +3,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { startSims, startSwapScene } from '../harness/swap-scene.ts';
-import { startSimEngine } from '../../src/sim/engine.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnout } from './turnout.ts';
 import { program } from '../harness/program.ts';

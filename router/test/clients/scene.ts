@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import type { TestContext } from 'node:test';
 import { freePort } from '../harness/free-port.ts';
-import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
-import { type SpawnedSimEngine, spawnSimEngine } from '../../src/sim/spawn.ts';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
+import { type SpawnedSimEngine, spawnSimEngine } from '../../../simulator/src/spawn.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { type Environment, pythonOf } from './environments.ts';
 

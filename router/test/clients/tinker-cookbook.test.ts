@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { whyMissing } from './environments.ts';
 import { type Sequence, areSampledBy } from './sampled.ts';

@@ -1,7 +1,7 @@
 import { deepEqual, equal, notEqual, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
+import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import { connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { startTestRouter } from '../harness/router.ts';

@@ -1,4 +1,4 @@
-import { isSpecial } from '../../src/sim/tokens/tokenizer.ts';
+import { isSpecial } from '../../../simulator/src/tokens/tokenizer.ts';
 import { shown } from './hard-text.ts';
 import type { Call, Generated, Journal } from './journal.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import fc from 'fast-check';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { problemsOf } from './check.ts';
 import { type Outcome, runPlan } from './hard-cases.ts';

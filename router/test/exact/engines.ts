@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
-import type { FinishedRecord, SequenceScript } from '../../src/sim/model/sequence.ts';
+import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
+import type { FinishedRecord, SequenceScript } from '../../../simulator/src/model/sequence.ts';
 import type { Generated, Journal } from './journal.ts';
 
 /** The id that a client gave its call: vLLM writes more around it. */

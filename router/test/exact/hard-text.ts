@@ -1,4 +1,4 @@
-import { decode, encode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
+import { decode, encode, endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 
 /** What people and tools say: text that tokenizers stumble over. */
 export const sayings: readonly string[] = [

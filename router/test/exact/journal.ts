@@ -1,4 +1,4 @@
-import type { SimOptions } from '../../src/sim/sim-options.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 
 /** What an engine did for one request: its own log. */
 export interface Generated {

@@ -1,6 +1,6 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { startSimEngine } from '../../src/sim/engine.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { type Client, connectClient, request, send } from '../harness/client.ts';
 import { type Engine, answer, startEngine } from '../harness/engine.ts';
 import { recordedLog } from '../harness/log-lines.ts';

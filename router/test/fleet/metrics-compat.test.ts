@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { readAlias } from '../../src/config/alias/alias.ts';
 import { sglang } from '../../src/config/alias/sglang.ts';
 import { vllm } from '../../src/config/alias/vllm.ts';
-import { startSimEngine } from '../../src/sim/engine.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { request, send } from '../harness/client.ts';
 import { type EngineRequest, answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';

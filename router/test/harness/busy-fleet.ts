@@ -1,6 +1,6 @@
 import type { TestContext } from 'node:test';
 import type { Router } from '../../src/router.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { connectClient, request, send } from './client.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from './router.ts';
 import { SNAPSHOTS, sceneOf, startSims } from './swap-scene.ts';

@@ -3,8 +3,8 @@ import type { TestContext } from 'node:test';
 import { recorderCalls } from '../../src/recorder/thread/recorder-calls.ts';
 import type { RecorderOptions } from '../../src/recorder/tap/recorder-thread.ts';
 import type { Turn } from '../../src/recorder/shared/turn.ts';
-import { decode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { decode, endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { temporaryFolder } from './temporary-folder.ts';
 
 export interface SentMessage {

@@ -1,7 +1,7 @@
 import type { TestContext } from 'node:test';
 import type { Router, RouterParts } from '../../src/router.ts';
-import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
+import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import type { LedgerEntry } from '../../src/swap/ledger.ts';
 import { type RouterOptions, startTestRouter } from './router.ts';
 import { until } from './within.ts';

@@ -6,7 +6,7 @@ import { parseAllDocuments, stringify } from 'yaml';
 import * as z from 'zod';
 import { type OptionSpec } from '../../src/config/options/option.ts';
 import { kebab, options } from '../../src/config/options.ts';
-import { startSimEngine } from '../../src/sim/engine.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { turnout } from '../cli/turnout.ts';
 import { whyNotBuilt } from '../harness/built.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';

@@ -1,7 +1,7 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { WaitRow } from '../../src/observe/waits.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
 import { post, startFleetScene } from '../harness/fleet.ts';

@@ -1,8 +1,8 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { renderTop } from '../../src/cli/render-top.ts';
-import { startSimEngine } from '../../src/sim/engine.ts';
-import { spawnSimEngine } from '../../src/sim/spawn.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
+import { spawnSimEngine } from '../../../simulator/src/spawn.ts';
 import { turnout } from '../cli/turnout.ts';
 import { startEngine } from '../harness/engine.ts';
 import { startTestRouter } from '../harness/router.ts';

@@ -6,7 +6,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { startSimEngine } from '../../src/sim/engine.ts';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '../../..');
@@ -28,28 +27,30 @@ test(`the packed router, installed alone, serves on Node.js ${OLDEST_NODE}`, { t
   for (const file of ['README.md', 'LICENSE', 'dist/THIRD_PARTY_LICENSES'])
     assert.ok(existsSync(join(home, 'turnout', file)), file);
 
-  const engine = await startSimEngine({ timeScale: 0 });
-  t.after(() => engine.close());
   const program = join(home, `node-linux-${process.arch}/bin/node`);
-  const args = ['serve', '--port', '0', '--prometheus-port', '0', '--worker-urls', engine.url];
-  const router = spawn(program, [join(folder, 'bin/turnout'), ...args], {
-    cwd: folder,
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  const ended = once(router, 'exit');
-  t.after(async () => {
-    router.kill('SIGKILL');
-    await ended;
-  });
-  let output = '';
-  const url = await new Promise<string>((resolve, reject) => {
-    router.stdout.on('data', (part: Buffer) => {
-      output += part.toString();
-      const found = /listening on (http:\/\/[\d.:]+)/.exec(output);
-      if (found !== null) resolve(found[1]!);
+  const turnout = join(folder, 'bin/turnout');
+  /** Starts a command, which ends with the test, and waits for what it writes. */
+  async function start(args: readonly string[], until: RegExp) {
+    const child = spawn(program, [turnout, ...args], { cwd: folder, stdio: ['ignore', 'pipe', 'inherit'] });
+    const ended = once(child, 'exit');
+    t.after(async () => {
+      child.kill('SIGTERM');
+      await ended;
     });
-    void ended.then(() => reject(new Error(`it ended: ${output}`)));
-  });
+    let output = '';
+    const found = await new Promise<string>((resolve, reject) => {
+      child.stdout.on('data', (part: Buffer) => {
+        output += part.toString();
+        const match = until.exec(output);
+        if (match !== null) resolve(match[1]!);
+      });
+      void ended.then(() => reject(new Error(`it ended: ${output}`)));
+    });
+    return { child, ended, found };
+  }
+  const { found: engineUrl } = await start(['sim', '--workers', '1', '--first-port', '0'], /--worker-urls (\S+)\n/);
+  const args = ['serve', '--port', '0', '--prometheus-port', '0', '--worker-urls', engineUrl];
+  const { child: router, ended, found: url } = await start(args, /listening on (http:\/\/[\d.:]+)/);
   // A body of this size is scanned in a thread: its module has to be found in the package, too.
   const padding = ' '.repeat(2_000_000);
   const answer = await fetch(`${url}/generate`, {
@@ -62,7 +63,7 @@ test(`the packed router, installed alone, serves on Node.js ${OLDEST_NODE}`, { t
   const [file] = /dashboard\/assets\/[\w-]+\.js/.exec(await page.text())!;
   assert.equal((await fetch(`${url}/${file}`)).status, 200, file);
   const { version } = JSON.parse(readFileSync(join(root, 'router/package.json'), 'utf8')) as { version: string };
-  const told = await run(program, [join(folder, 'bin/turnout'), '--version']);
+  const told = await run(program, [turnout, '--version']);
   assert.ok(told.stdout.startsWith(`turnout ${version}\nNode.js ${OLDEST_NODE}`), told.stdout);
   router.kill('SIGTERM');
   assert.deepEqual(await ended, [0, null]);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { startSimEngine } from '../../src/sim/engine.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { startTestRouter } from '../harness/router.ts';
 
 test('an endpoint of a plugin that is not loaded is named in the log, once', async (t) => {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { seededRandom, type Random } from '../../src/kit/rng.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { call, open } from './call.ts';
 import { startSglang, type Engine } from './engines.ts';
 import { folderOf, whyNoEngines } from './installed.ts';

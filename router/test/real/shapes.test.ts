@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { commonRoutes } from '../../src/sim/api/control-common.ts';
-import { sglangRoutes } from '../../src/sim/api/control-sglang.ts';
-import { vllmRoutes } from '../../src/sim/api/control-vllm.ts';
-import { startSimEngine, type SimEngine } from '../../src/sim/engine.ts';
+import { commonRoutes } from '../../../simulator/src/api/control-common.ts';
+import { sglangRoutes } from '../../../simulator/src/api/control-sglang.ts';
+import { vllmRoutes } from '../../../simulator/src/api/control-vllm.ts';
+import { startSimEngine, type SimEngine } from '../../../simulator/src/engine.ts';
 import { call, open, type Answer } from './call.ts';
 import { controls, notAsked } from './controls.ts';
 import { startSglang, startVllm, type Engine } from './engines.ts';

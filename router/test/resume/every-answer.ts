@@ -3,7 +3,7 @@ import { type IncomingMessage, type ServerResponse, createServer } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import type { TestContext } from 'node:test';
 import { gzipSync } from 'node:zlib';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import type { Router } from '../../src/router.ts';
 import { moduleOf } from '../harness/plugin-module.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';

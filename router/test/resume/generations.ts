@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { seededRandom } from '../../src/kit/rng.ts';
-import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
+import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import type { Router } from '../../src/router.ts';
 import { freePort } from '../harness/free-port.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { untilIdle } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until, within } from '../harness/within.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { SimEngine } from '../../src/sim/engine.ts';
-import { contextOf } from '../../src/sim/model/sampler.ts';
-import { decode, encode } from '../../src/sim/tokens/tokenizer.ts';
+import type { SimEngine } from '../../../simulator/src/engine.ts';
+import { contextOf } from '../../../simulator/src/model/sampler.ts';
+import { decode, encode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { KINDS, matrixOf, startFields } from './scene.ts';
 
 const prompt = encode('Sort a list of names.');

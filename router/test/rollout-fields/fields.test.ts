@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decode } from '../../src/sim/tokens/tokenizer.ts';
+import { decode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { KINDS, matrixOf, startFields } from './scene.ts';
 
 const prompt = [10, 20, 30];

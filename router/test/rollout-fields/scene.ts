@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { Router } from '../../src/router.ts';
-import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import { expertsOf } from '../../src/sim/model/experts.ts';
-import { contextOf } from '../../src/sim/model/sampler.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
+import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import { expertsOf } from '../../../simulator/src/model/experts.ts';
+import { contextOf } from '../../../simulator/src/model/sampler.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
 
 export const KINDS = ['vllm', 'sglang'] as const;

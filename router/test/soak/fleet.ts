@@ -1,6 +1,6 @@
-import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
+import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 
 /** What an engine did for one request: its own log. */
 export interface Sampled {

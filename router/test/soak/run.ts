@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { machine } from '../../../bench/machine.ts';
 import { seededRandom } from '../../src/kit/rng.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { Verdict } from './check.ts';
 import { Counts, type SoakScene, chats, completions, deaths, exporter, swapper, tinker } from './clients.ts';
 import { SoakFleet } from './fleet.ts';

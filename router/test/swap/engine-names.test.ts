@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { type TestContext, test } from 'node:test';
-import { startSimEngine } from '../../src/sim/engine.ts';
-import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { untilIdle } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';

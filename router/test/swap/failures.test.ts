@@ -1,7 +1,7 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { ExchangeView } from '../../src/phases/exchange-view.ts';
-import type { SimEngine } from '../../src/sim/engine.ts';
+import type { SimEngine } from '../../../simulator/src/engine.ts';
 import { type Client, connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { recordedLog } from '../harness/log-lines.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { test } from 'node:test';
-import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import { until } from '../harness/within.ts';
 import { MODEL, type SwapScene, eventsOf, startSwapScene } from './swap-scene.ts';
 import { often } from '../harness/often.ts';

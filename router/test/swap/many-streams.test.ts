@@ -1,7 +1,7 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
-import { decode } from '../../src/sim/tokens/tokenizer.ts';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
+import { decode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { untilIdle } from '../harness/router.ts';
 import { startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { often } from '../harness/often.ts';

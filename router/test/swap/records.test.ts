@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { type RouterOptions, untilIdle } from '../harness/router.ts';
-import type { SequenceScript } from '../../src/sim/model/sequence.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
-import { endOfTurn, piece } from '../../src/sim/tokens/tokenizer.ts';
+import type { SequenceScript } from '../../../simulator/src/model/sequence.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
+import { endOfTurn, piece } from '../../../simulator/src/tokens/tokenizer.ts';
 import { freePort } from '../harness/free-port.ts';
 import { startStallingEngine } from '../harness/stalling-engine.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';

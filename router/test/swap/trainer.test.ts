@@ -1,7 +1,7 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
-import type { SimEngine } from '../../src/sim/engine.ts';
+import type { SimEngine } from '../../../simulator/src/engine.ts';
 import { SwapEngine } from '../../src/swap/engine.ts';
 import { startRouterProcess } from '../chaos/router-process.ts';
 import { connectClient, send } from '../harness/client.ts';

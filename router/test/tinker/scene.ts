@@ -1,8 +1,8 @@
 import { equal } from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { Router } from '../../src/router.ts';
-import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
+import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import { recordedLog } from '../harness/log-lines.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
 import { until } from '../harness/within.ts';

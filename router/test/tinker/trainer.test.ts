@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { zstdCompressSync } from 'node:zlib';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import { deadUrl } from '../harness/engine.ts';
 import type { RouterOptions } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';

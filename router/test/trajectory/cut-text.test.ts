@@ -1,8 +1,8 @@
 // A stream that its client cut is continued from the tokens that the client got, however encoding would cut their text.
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
-import { decode, encode } from '../../src/sim/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { decode, encode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { type EngineRequest, STREAM_HEAD, startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Random, seededRandom } from '../../src/kit/rng.ts';
-import { readMessages, renderChat } from '../../src/sim/tokens/chat-template.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
-import { decode, encode, endOfTurn, isSpecial } from '../../src/sim/tokens/tokenizer.ts';
+import { readMessages, renderChat } from '../../../simulator/src/tokens/chat-template.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { decode, encode, endOfTurn, isSpecial } from '../../../simulator/src/tokens/tokenizer.ts';
 import type { ChatMessage, ChatRecord } from '../harness/chat-scene.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { readSamples } from '../harness/safetensors.ts';

@@ -1,6 +1,6 @@
-import { type SimEngine, startSimEngine } from '../../src/sim/engine.ts';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
-import type { FinishedRecord } from '../../src/sim/model/sequence.ts';
+import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import { freePort } from '../harness/free-port.ts';
 
 /** What an engine sampled until it died. */

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Random, seededRandom } from '../../src/kit/rng.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
-import { encode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { encode, endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { MortalFleet } from './exact-fleet.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { decode, encode } from '../../src/sim/tokens/tokenizer.ts';
+import { decode, encode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { type ChatScene, eventsOf, startChatScene } from '../harness/chat-scene.ts';
 import { untilIdle } from '../harness/router.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
-import { encode } from '../../src/sim/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { encode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { STREAM_HEAD, answer, startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { startTestRouter } from '../harness/router.ts';

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type TestContext, test } from 'node:test';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
-import { decode, encode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { decode, encode, endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 

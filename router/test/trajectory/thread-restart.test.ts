@@ -3,7 +3,7 @@ import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Worker } from 'node:worker_threads';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { startChatScene } from '../harness/chat-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';

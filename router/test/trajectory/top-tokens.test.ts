@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { parquetReadObjects } from 'hyparquet';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
-import { encode } from '../../src/sim/tokens/tokenizer.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
+import { encode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { type ChatScene, eventsOf, startChatScene } from '../harness/chat-scene.ts';
 import { untilIdle } from '../harness/router.ts';
 

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { startSimEngine } from '../../src/sim/engine.ts';
-import { encode, endOfTurn } from '../../src/sim/tokens/tokenizer.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
+import { encode, endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { metric } from '../admission/metric.ts';
 import { startChatScene } from '../harness/chat-scene.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import type { SimOptions } from '../../src/sim/sim-options.ts';
-import { encode } from '../../src/sim/tokens/tokenizer.ts';
-import { writeTokenizer } from '../../src/sim/tokens/tokenizer-files.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
+import { encode } from '../../../simulator/src/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { metric } from '../admission/metric.ts';
 import { startEngines } from '../harness/chat-scene.ts';
 import { answer, startEngine } from '../harness/engine.ts';

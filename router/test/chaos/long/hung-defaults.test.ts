@@ -1,6 +1,6 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import { spawnSimEngine } from '../../../src/sim/spawn.ts';
+import { spawnSimEngine } from '../../../../simulator/src/spawn.ts';
 import { turnout } from '../../cli/turnout.ts';
 import { until } from '../../harness/within.ts';
 import { freeze } from '../frozen.ts';

@@ -8,7 +8,7 @@ import {
   tokenizerFolder,
   visible,
 } from '../../../../test/harness/capture-scene.ts';
-import { encode, endOfTurn } from '../../../sim/tokens/tokenizer.ts';
+import { encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { assemble } from '../export/trajectory.ts';
 import { MemoryStore } from '../store/memory.ts';
 import type { Turn } from '../../shared/turn.ts';

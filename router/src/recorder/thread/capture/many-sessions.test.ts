@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CaptureScene, tokenizerFolder, visible } from '../../../../test/harness/capture-scene.ts';
-import { encode, endOfTurn } from '../../../sim/tokens/tokenizer.ts';
+import { encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { often } from '../../../../test/harness/often.ts';
 
 const tokenizerPath = tokenizerFolder();

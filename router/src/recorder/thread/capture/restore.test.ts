@@ -7,7 +7,7 @@ import {
   tokenizerFolder,
   visible,
 } from '../../../../test/harness/capture-scene.ts';
-import { encode, endOfTurn } from '../../../sim/tokens/tokenizer.ts';
+import { encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { MemoryStore } from '../store/memory.ts';
 
 const tokenizerPath = tokenizerFolder();

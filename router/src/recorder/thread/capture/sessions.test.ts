@@ -8,7 +8,7 @@ import {
   visible,
 } from '../../../../test/harness/capture-scene.ts';
 import { assemble } from '../export/trajectory.ts';
-import { decode, encode, endOfTurn } from '../../../sim/tokens/tokenizer.ts';
+import { decode, encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import type { Turn } from '../../shared/turn.ts';
 
 const tokenizerPath = tokenizerFolder();

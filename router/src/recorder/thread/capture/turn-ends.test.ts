@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CaptureScene, tokenizerFolder } from '../../../../test/harness/capture-scene.ts';
-import { encode } from '../../../sim/tokens/tokenizer.ts';
+import { encode } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { MemoryStore } from '../store/memory.ts';
 import type { NewestQuery } from '../store/store.ts';
 import type { Capture } from './capture.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { writeTokenizer } from '../../../sim/tokens/tokenizer-files.ts';
-import { decode, encode, endOfTurn, firstWord, vocabSize } from '../../../sim/tokens/tokenizer.ts';
+import { writeTokenizer } from '../../../../../simulator/src/tokens/tokenizer-files.ts';
+import { decode, encode, endOfTurn, firstWord, vocabSize } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
 import { loadTokenizer } from '../tokens/load-tokenizer.ts';
 import { encodeRest } from '../tokens/tokenizer.ts';

@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { decode, encode, endOfTurn, firstWord, pieceBytes, vocabSize } from '../../../sim/tokens/tokenizer.ts';
+import {
+  decode,
+  encode,
+  endOfTurn,
+  firstWord,
+  pieceBytes,
+  vocabSize,
+} from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { cutAnswer } from './cut-answer.ts';
 import { messageKey } from './equality.ts';
 import type { Message } from '../read/message.ts';

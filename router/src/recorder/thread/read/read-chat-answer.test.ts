@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { TokenPieces, letterOfByte } from '../tokens/pieces.ts';
+import { letterOfByte } from '../../../kit/byte-letters.ts';
+import { TokenPieces } from '../tokens/pieces.ts';
 import { readAnswer } from './read-chat-answer.ts';
 
 /** Bytes are their own ids; behind them a word, one that is there twice, and a special token. */

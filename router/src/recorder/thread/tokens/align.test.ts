@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { TokenPieces, letterOfByte } from './pieces.ts';
+import { letterOfByte } from '../../../kit/byte-letters.ts';
+import { TokenPieces } from './pieces.ts';
 import { alignPrompt, alignSampled } from './align.ts';
 
 /** One id a byte, `ab` as 300, and two special tokens. */

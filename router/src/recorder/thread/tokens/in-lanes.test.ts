@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { setImmediate } from 'node:timers/promises';
 import { test } from 'node:test';
 import { tokenizerFolder } from '../../../../test/harness/capture-scene.ts';
-import { encode } from '../../../sim/tokens/tokenizer.ts';
+import { encode } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { inLanes } from './in-lanes.ts';
 import { loadTokenizer } from './load-tokenizer.ts';
 

@@ -1,3 +1,4 @@
+import { letterOfByte } from '../../../kit/byte-letters.ts';
 import type { TextShared } from '../tree/run.ts';
 
 /** What is read of a tokenizer.json here. */
@@ -162,14 +163,5 @@ function spellingOf(decoders: readonly Part[]): Spelling {
   if (types.has('ByteLevel')) return 'bytes';
   return types.has('ByteFallback') || types.has('Metaspace') ? 'metaspace' : 'unknown';
 }
-
-/** GPT-2's letters for bytes: printable Latin-1 is unchanged, the others are moved above it, in their order. */
-export const letterOfByte: readonly string[] = (() => {
-  let moved = 256;
-  return Array.from({ length: 256 }, (_, byte) => {
-    const isItself = (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
-    return String.fromCharCode(isItself ? byte : moved++);
-  });
-})();
 
 const byteOfLetter = new Map(letterOfByte.map((letter, byte) => [letter, byte]));

@@ -3,10 +3,14 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
+import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { entryFile } from '../config/entry-file.ts';
 import type { SimStats } from './model/core.ts';
 import type { SimOptions } from './sim-options.ts';
+
+/** In the built package (`router/build.ts`) this code is in a chunk, in the folder beside the one of `process.js`. */
+const source = new URL('process.ts', import.meta.url);
+const program = fileURLToPath(existsSync(source) ? source : new URL('../simulator/process.js', import.meta.url));
 
 export interface SpawnedSimEngine {
   url: string;
@@ -19,7 +23,7 @@ export interface SpawnedSimEngine {
 
 /** The arguments of Node that run a simulated engine, which ends when its stdin closes. */
 export function simProcessArgs(options: Partial<Omit<SimOptions, 'onFinished'>>): string[] {
-  return [fileURLToPath(entryFile('sim/process')), JSON.stringify(options)];
+  return [program, JSON.stringify(options)];
 }
 
 export async function spawnSimEngine(options: Partial<Omit<SimOptions, 'onFinished'>> = {}): Promise<SpawnedSimEngine> {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import fc from 'fast-check';
 import { Template } from '@huggingface/jinja';
-import { loadTokenizer } from '../../recorder/thread/tokens/load-tokenizer.ts';
+import { loadTokenizer } from '../../../router/src/recorder/thread/tokens/load-tokenizer.ts';
 import { renderChat } from './chat-template.ts';
 import { writeTokenizer } from './tokenizer-files.ts';
 import { decode, encode } from './tokenizer.ts';

@@ -1,7 +1,7 @@
 /** HTTP for a core: collects a body, finds the route, answers unknown routes as the real engines do. */
 
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
-import { steersEngine } from '../../engines/controls.ts';
+import { steersEngine } from '../../../router/src/engines/controls.ts';
 import type { Core } from '../model/core.ts';
 import type { Fault } from './faults.ts';
 import { HttpCall } from './http-call.ts';

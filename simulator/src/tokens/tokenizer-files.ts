@@ -1,6 +1,6 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { letterOfByte } from '../../recorder/thread/tokens/pieces.ts';
+import { letterOfByte } from '../../../router/src/kit/byte-letters.ts';
 import { firstWord, isSpecial, piece, vocabSize } from './tokenizer.ts';
 
 /** ChatML as Jinja, as `chat-template.ts` renders it. */

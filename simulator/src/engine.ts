@@ -8,7 +8,7 @@ import { vllmRoutes } from './api/control-vllm.ts';
 import { Core, type SimStats } from './model/core.ts';
 import { resolveSimOptions, type SimOptions } from './sim-options.ts';
 import { createEngineServer } from './api/server.ts';
-import { resetSocket } from '../wire/reset-socket.ts';
+import { resetSocket } from '../../router/src/wire/reset-socket.ts';
 
 export interface SimEngine {
   url: string;
