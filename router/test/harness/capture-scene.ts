@@ -5,6 +5,7 @@ import { after } from 'node:test';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { decode, endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 import { type CaptureOptions, captureCalls } from '../../src/recorder/thread/capture/capture-calls.ts';
+import type { ExpertsFiles } from '../../src/recorder/thread/capture/experts-files.ts';
 import { MemoryStore } from '../../src/recorder/thread/store/memory.ts';
 import { TurnWriter } from '../../src/recorder/thread/store/writer.ts';
 import type { Turn } from '../../src/recorder/shared/turn.ts';
@@ -50,7 +51,7 @@ export class CaptureScene {
   readonly #writer: TurnWriter;
   #id = 0;
 
-  private constructor(options: CaptureOptions, store: MemoryStore) {
+  private constructor(options: CaptureOptions, store: MemoryStore, files: ExpertsFiles | null) {
     this.store = store;
     const writer = new TurnWriter(store);
     this.#writer = writer;
@@ -60,12 +61,16 @@ export class CaptureScene {
       this.turns.push({ ...turn, ids: turn.ids.slice(), logprobs: turn.logprobs.slice(), mask: turn.mask.slice() });
     };
     writer.put = put;
-    this.captured = captureCalls(options, writer, null);
+    this.captured = captureCalls(options, writer, files);
   }
 
   /** @param store what it finds of before, and keeps turns in */
-  static async start(options: CaptureOptions, store = new MemoryStore(1e9)): Promise<CaptureScene> {
-    const scene = new CaptureScene(options, store);
+  static async start(
+    options: CaptureOptions,
+    store = new MemoryStore(1e9),
+    files: ExpertsFiles | null = null,
+  ): Promise<CaptureScene> {
+    const scene = new CaptureScene(options, store, files);
     await scene.captured.calls.loadTokenizer();
     return scene;
   }

@@ -58,15 +58,6 @@ export interface Known {
   readonly body?: string;
 }
 
-/** Where plugins keep their state, for an exchange of which a test makes the rest by hand. */
-export function stateStore(): Pick<Exchange, 'state' | 'setState'> {
-  const states = new Map<object, unknown>();
-  return {
-    state: (key) => (states.get(key) ?? null) as never,
-    setState: (key, state) => void states.set(key, state),
-  };
-}
-
 /** An exchange as classify leaves it, without a socket. */
 export function exchangeOf(known: Known = {}): Exchange {
   const lines = ['POST / HTTP/1.1', 'host: h', ...(known.headers ?? []), '', ''];

@@ -314,6 +314,21 @@ test('an answer with fewer samples than were asked for is counted, by the metric
   assert.match(page, /^turnout_radix_tree_uncaptured_total 1$/m);
 });
 
+test('what was wrong with a response is in no answer for one tenant, because it may have text of another', async (t) => {
+  const options = { workerUrls: [await answering(t, () => '[]')], apiKey: ['a'], adminApiKey: ['admin'] };
+  const scene = await startWithTree(t, {}, options, 'radix-tree:{"verify":false}');
+  const as = (key: string) => ({ authorization: `Bearer ${key}` });
+  await scene.post('/generate', { text: ['a', 'b'] }, as('a'));
+  await untilIdle(scene.router);
+  const told = async (key: string): Promise<unknown[]> => {
+    const response = await fetch(`${scene.router.url}/radix_tree/stats`, { headers: as(key) });
+    const stats = (await response.json()) as Record<string, unknown>;
+    return [stats.uncaptured_answers, stats.last_problem];
+  };
+  assert.deepEqual(await told('a'), [1, '']);
+  assert.deepEqual(await told('admin'), [1, '0 answers where 2 were asked for']);
+});
+
 test('completions, by option: ids go out and are asked for', async (t) => {
   for (const kind of ['vllm', 'sglang'] as const) {
     const scene = await startWithTree(t, { kind }, {}, 'radix-tree:{"completions":true}');

@@ -1,51 +1,47 @@
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { CaptureScene, tokenizerFolder } from '../../../../test/harness/capture-scene.ts';
+import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
 import { encode } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { MemoryStore } from '../store/memory.ts';
 import type { NewestQuery } from '../store/store.ts';
-import type { Capture } from './capture.ts';
-import type { ExpertsFiles } from './experts-files.ts';
-import { type EndedTurn, type Open, TurnEnds, openOf } from './turn-ends.ts';
+import { ExpertsFiles } from './experts-files.ts';
 
-const endedTurn = (parts: Partial<EndedTurn>): EndedTurn => ({
-  id: 0,
-  request: null,
-  isStream: false,
-  isLast: true,
-  answer: [Buffer.from('{}')],
-  expertsKey: null,
-  facts: { path: '/generate', tenant: '', session: '', model: '' } as EndedTurn['facts'],
-  ...parts,
-});
+const said = { ids: encode('Yes.'), logprob: -1 };
 
-test('the routed experts of a turn whose prompt can not be opened are dropped', async () => {
-  const dropped: number[] = [];
-  const ends = new TurnEnds({
-    capture: () => ({ open: () => Promise.reject(new Error('no memory')) }) as unknown as Capture,
-    open: new Map(),
-    files: { drop: (key: number) => void dropped.push(key) } as unknown as ExpertsFiles,
-    keepsBodies: false,
+test('a turn whose prompt can not be opened is counted, its routed experts are dropped, and the next turn is recorded', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const files = new ExpertsFiles(dataDir);
+  const scene = await CaptureScene.start({ tokenizerPath: tokenizerFolder() }, undefined, files);
+  const { calls, capture } = scene.captured;
+  const parts = () =>
+    readdirSync(join(dataDir, 'experts'), { recursive: true }).filter((name) => /\d-\d/.test(String(name)));
+  const bytes = new Uint8Array(new SharedArrayBuffer(8)).fill(0x41);
+  files.take({ key: 7, cut: 0, form: 'base64', bytes });
+  assert.equal(parts().length, 1);
+  const { forest } = capture()!;
+  const insert = forest.insert.bind(forest);
+  forest.insert = () => {
+    throw new Error('no memory');
+  };
+  const facts = { session: '', group: '', tenant: '', worker: 'w', model: 'm', path: '/generate' };
+  const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0 };
+  calls.turnEnded({
+    id: 0,
+    request: Buffer.from('{"input_ids":[300,301]}'),
+    isStream: false,
+    isLast: true,
+    answer: [Buffer.from('{}')],
+    expertsKey: 7,
+    facts: { ...facts, ...times, asked: { before: '', isProof: false, stale: '', ticket: 0, changes: [] } },
   });
-  await ends.end(endedTurn({ request: Buffer.from('{"input_ids":[1,2]}'), expertsKey: 7 }));
-  assert.deepEqual([ends.uncaptured, ends.lastProblem, dropped], [1, 'no memory', [7]]);
-});
-
-test('the turn after a capture that can not be dropped is recorded', async () => {
-  const request = { dialect: 'generate', models: ['m'], tenant: '', session: '', isStream: false, samples: 1 } as const;
-  // Its place can't be released.
-  const broken = { end: null } as unknown as Open['prompts'][number];
-  const open = new Map([[1, openOf({ ...request, prompts: [broken], request: null })]]);
-  const opened: string[] = [];
-  const ends = new TurnEnds({
-    capture: () => ({ open: (tree: string) => void opened.push(tree) }) as unknown as Capture,
-    open,
-    files: null,
-    keepsBodies: false,
-  });
-  ends.drop(1);
-  await ends.end(endedTurn({ request: Buffer.from('{"input_ids":[1,2]}') }));
-  assert.equal(opened.length, 1);
+  const { uncaptured, lastProblem } = await calls.settledStats();
+  assert.deepEqual([uncaptured, lastProblem, parts()], [1, 'no memory', []]);
+  forest.insert = insert;
+  await scene.ask({ prompt: encode('One?'), said });
+  assert.equal((await calls.settledStats()).turns, 1);
 });
 
 test('the counts do not wait for a turn that waits for the store', async () => {
@@ -59,7 +55,7 @@ test('the counts do not wait for a turn that waits for the store', async () => {
   });
   const scene = await CaptureScene.start({ tokenizerPath: tokenizerFolder() }, store);
   const { captureStats, settledStats } = scene.captured.calls;
-  const asked = scene.ask({ session: 's', prompt: encode('One?'), said: { ids: encode('Yes.'), logprob: -1 } });
+  const asked = scene.ask({ session: 's', prompt: encode('One?'), said });
   const settled = settledStats();
   assert.equal(captureStats().turns, 0);
   mayList.resolve();
