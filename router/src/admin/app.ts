@@ -16,14 +16,12 @@ import type { WorkersContext } from './workers/context.ts';
 import { addProbes } from './workers/probes.ts';
 import { addRestRoutes } from './workers/rest.ts';
 
-/** What the control API reads and steers. */
 export interface AdminContext extends WorkersContext, ExplainContext {
   readonly metricsText: MetricsText;
   readonly policies: PolicyControl;
   readonly rows: ExchangeRows;
   /** null: nothing is captured. */
   readonly record: SessionRecord | null;
-  /** null: with --dashboard off. */
   readonly dashboard: FeedSources | null;
 }
 
@@ -69,7 +67,6 @@ const TAP_HEADERS = {
 /** `GET /tap`: exchanges as they end. */
 function addTap(app: Hono, rows: ExchangeRows): void {
   app.get('/tap', async (c) => {
-    // Loaded for the first listener.
     const { rowFilter, rowQuery } = await import('../observe/row-filter.ts');
     const { Tap } = await import('../observe/tap.ts');
     const { data, problem } = checkInput(rowQuery, c.req.query());

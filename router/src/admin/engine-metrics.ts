@@ -3,7 +3,6 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { askText } from '../engines/ask.ts';
 import type { WorkersContext } from './workers/context.ts';
 
-/** A metric with its samples of all engines. */
 interface Family {
   /** Its HELP and TYPE lines. */
   readonly head: string[];
@@ -53,7 +52,7 @@ export class MergedMetrics {
         if (!family.head.some((each) => each.startsWith(`# ${about} `))) family.head.push(line.trimEnd());
         continue;
       }
-      // Anything else, of a page that is not one of metrics, would make the whole page invalid.
+      // Any other line, for example of an HTML page, would make the merged page invalid.
       const [, own = '', labels = '', value] = SAMPLE.exec(line) ?? [];
       if (value === undefined) continue;
       // The samples of a histogram have its name and a suffix; they come after its TYPE.
@@ -81,6 +80,6 @@ const SAMPLE =
 const SUFFIXES = ['', '_bucket', '_sum', '_count', '_total', '_created'];
 const isOf = (sample: string, family: string): boolean => SUFFIXES.some((suffix) => sample === family + suffix);
 
-/** '' if the page says nothing of the metric: its name is that of its first sample. */
+/** Without HELP and TYPE lines: the name of the first sample. */
 const nameOf = ({ head, samples }: Family): string =>
   head[0]?.split(' ', 3)[2] ?? samples[0]?.slice(0, samples[0].search(/[{\s]/)) ?? '';

@@ -7,40 +7,38 @@ import { type OverviewContext, requestInFlight } from './overview.ts';
 import { heldForText, reasonText, waitText } from '../choose/reason-text.ts';
 
 export interface ExplainContext extends OverviewContext {
-  /** null: none are kept. */
+  /** null: no exchanges are kept. */
   readonly recent: RecentExchanges | null;
 }
 
 /** The response of `GET /explain?id=ID`. */
 export interface Explanation {
   readonly id: string;
-  /** Where the session of that name is; null: none is known. */
+  /** The session with this id; null: none is known. */
   readonly home: {
     readonly worker: string;
     readonly turns: number;
     readonly moves: number;
     readonly in_flight: number;
   } | null;
-  /** The finished exchanges that the router keeps: how many, and since when (Unix ms). */
+  /** Finished exchanges that are kept: their number, and the time of the oldest (Unix ms). */
   readonly record: { readonly exchanges: number; readonly since: number | null };
-  /** How many finished exchanges there are; those listed are the last ones. */
+  /** The number of finished exchanges of the id; `exchanges` has the last ones. */
   readonly matching: number;
   readonly exchanges: readonly (ExchangeRow & Told)[];
   readonly in_flight: readonly (ReturnType<typeof requestInFlight> &
     Told & { readonly candidates: readonly Candidate[] | null })[];
 }
 
-/** What happened, in sentences. */
 interface Told {
   readonly story: readonly string[];
 }
 
-/** Turns of a session that are shown, the last ones. */
 const MAX_TURNS = 1_000;
 
 /**
- * `GET /explain?id=ID` and `GET /explain/{id}`: what the router did with the requests of a session, or with one request, and why. The
- * normal form of a path has no empty and no dot segments, so names with those are found by the query only.
+ * `GET /explain?id=ID` and `GET /explain/{id}`: the requests of a session, or one request, with the reason of each decision. A normalised
+ * path has no empty or dot segments, so ids with those need the query.
  */
 export function addExplain(app: Hono, { recent, requests, homes, sessionHeaders }: ExplainContext): void {
   const known = (id: string) => {
@@ -84,7 +82,6 @@ export function addExplain(app: Hono, { recent, requests, homes, sessionHeaders 
 
 const recordOf = (recent: RecentExchanges | null) => ({
   exchanges: recent?.size ?? 0,
-  /** Unix ms. */
   since: recent?.oldest?.at ?? null,
 });
 
@@ -112,7 +109,6 @@ const failureTexts: Readonly<Record<Failure, string>> = {
   no_handover: 'the prefill engine returned nothing that a decode engine can continue',
 };
 
-/** What happened to a finished exchange, in sentences. */
 function storyOf(row: ExchangeRow): string[] {
   const { worker, error, detail } = row;
   return [
@@ -127,7 +123,6 @@ function storyOf(row: ExchangeRow): string[] {
   ];
 }
 
-/** What happened so far to an exchange in flight, and what it waits for. */
 function storyInFlight(x: Exchange, row: ReturnType<typeof requestInFlight>): string[] {
   const { worker, waiting_secs: waited, last_byte_secs: silent } = row;
   const at = worker ?? 'its worker';

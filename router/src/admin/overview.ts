@@ -8,7 +8,6 @@ import type { Exchange, Move } from '../exchange.ts';
 import { waitsOf } from '../observe/waits.ts';
 import { phaseOf } from './request-phase.ts';
 
-/** What is listed. */
 export interface OverviewContext {
   readonly requests: () => Iterable<Exchange>;
   readonly homes: SessionHomes;
@@ -23,7 +22,7 @@ const wanted = { session: z.string().transform(boundedKey).optional(), worker: z
 const requestsQuery = z.strictObject({ ...wanted, phase: z.string().optional() });
 const sessionsQuery = z.strictObject({ ...wanted, moved: z.enum(['1', 'true', 'yes']).optional() });
 
-/** `GET /requests` and `GET /sessions`: requests in flight, and the workers of sessions. For admins, because they show the work of all clients. */
+/** `GET /requests` and `GET /sessions`: for admins, because they list the requests of all clients. */
 export function addOverviewRoutes(app: Hono, context: OverviewContext): void {
   app.get('/requests', (c) => {
     const { data, problem } = checkInput(requestsQuery, c.req.query());
@@ -86,9 +85,9 @@ function listSessions({ homes }: OverviewContext, wish: z.output<typeof sessions
   else if (one !== undefined) found = [[wish.session, one]];
   if (wish.worker !== undefined) found = found.filter(([, { worker }]) => worker.url === wish.worker);
   if (wish.moved !== undefined) found = found.filter(([, { moves }]) => moves > 0);
-  // Of more than can be listed, those that were opened last.
+  // If there are too many: the newest.
   found = found.slice(-MAX_ROWS);
-  // Those that moved last, then those that spoke last.
+  // Sorted by the last move, then by the last request.
   const movedMs = ({ lastMove }: SessionHome): number => lastMove?.atMs ?? -1;
   found.sort(([, a], [, b]) => movedMs(b) - movedMs(a) || b.lastMs - a.lastMs);
   const moves: Move[] = [];
@@ -122,5 +121,5 @@ const describe = (move: Move, nowMs: number) => ({
   ago_secs: secs(nowMs - move.atMs),
 });
 
-/** To a tenth. The router's coarse clock may be a tick behind or ahead. */
+/** The coarse clock may be a tick behind or ahead. */
 const secs = (ms: number): number => Math.max(0, Math.round(ms / 100) / 10);

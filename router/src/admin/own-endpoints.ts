@@ -21,17 +21,16 @@ interface OwnEndpoints {
 }
 
 /**
- * Passes requests for the router's own endpoints to the app as web `Request`s and writes its `Response`s back.
- *
- * @param maxPluginBytes maximum body size of a plugin's endpoint; null: the path is not a plugin's
- * @param orElse responds to some requests whose paths are not endpoints; false: it did not
+ * Converts requests for the router's own endpoints to web `Request`s for the app, and its `Response`s back. @param maxPluginBytes maximum
+ * body size of a plugin's endpoint; null: the path is not a plugin's @param orElse responds to requests for other paths; returns false if
+ * it does not
  */
 export function ownEndpoints(
   app: Hono,
   maxPluginBytes: (path: string) => number | null,
   orElse: (x: Exchange) => boolean,
 ): OwnEndpoints {
-  // Plugins add endpoints before the first request.
+  // Made at the first request, after plugins have added their endpoints.
   let test: ((path: string) => boolean) | null = null;
   const isOwn = (path: string): boolean => (test ??= pathTest(app.routes.map((route) => route.path)))(path);
   return {
@@ -70,7 +69,7 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
       headers: head.pairs(),
       ...(head.method === 'GET' || isHead ? {} : { body: new Uint8Array(body.join()) }),
     });
-    // The exchange says whose data the response may have.
+    // The exchange has the tenant whose data the response may contain.
     const made = await app.fetch(request, { exchange: x });
     if (isHead) await made.body?.cancel();
     const response = isHead ? new Response(null, made) : made;
@@ -97,7 +96,7 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
 export function modelList(models: FleetModels): (x: Exchange) => boolean {
   return (x) => {
     if (!models.areSeveral || x.path !== '/v1/models' || x.head.method !== 'GET') return false;
-    // Nothing is known yet: one of the engines responds.
+    // No model list is known yet: an engine responds.
     if (models.names().length === 0) return false;
     void models.lookAgain().then(() => {
       const body = Buffer.from(models.list());
@@ -111,10 +110,10 @@ export function modelList(models: FleetModels): (x: Exchange) => boolean {
   };
 }
 
-/** Whether a response is sent while it is made, because its length is not known. For HEAD it has no body. */
+/** The length of the response is not known in advance. */
 const isStreamed = (response: Response): boolean => response.headers.has('transfer-encoding');
 
-/** Sends a response while it is made, at the pace of the client. If the client disconnects, the response is cancelled. */
+/** Sends the response as it is produced, at the pace of the client. A disconnect cancels it. */
 async function streamResponse(response: Response, x: Exchange): Promise<void> {
   const { sink } = x;
   let fields = '';

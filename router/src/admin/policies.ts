@@ -2,21 +2,19 @@ import type { Hono } from 'hono';
 import * as z from 'zod';
 import { checkJson } from '../config/check-input.ts';
 
-/** What the control API does to policies and sessions. */
 export interface PolicyControl {
-  /** The policies by model, '' for all other models, each with its own account of its state. */
+  /** '' is the policy of all other models. */
   readonly list: () => { model: string; policy: string; state: Readonly<Record<string, unknown>> }[];
-  /** Rejects, in words for the user, when there is no such policy. */
+  /** Rejects if there is no such policy. */
   readonly set: (model: string, policy: string) => Promise<void>;
-  /** @returns false: the model had no policy of its own. */
+  /** @returns false: the model has no policy of its own */
   readonly unset: (model: string) => boolean;
-  /** @returns whether any policy knew the session. */
+  /** @returns whether a policy knows the session */
   readonly endSession: (session: string) => boolean;
 }
 
 const newPolicy = z.strictObject({ policy: z.string().min(1), model: z.string().default('') });
 
-/** Which policy decides, changed while running. */
 export function addPolicyRoutes(app: Hono, policies: PolicyControl): void {
   app.get('/policies', (c) => c.json({ policies: policies.list() }));
   app.put('/policies', async (c) => {

@@ -19,24 +19,23 @@ interface Surroundings extends Omit<PolicyContext, 'options' | 'trace' | 'warn' 
   readonly log: Logger;
 }
 
-/** Names of files have an end. */
+/** File names have a maximum length. */
 const MAX_FILE_WORD = 120;
 
-/** Policies that are at work. */
 export interface Choosing {
   readonly table: PolicyTable;
   readonly control: PolicyControl;
   readonly prepareReload: Preparation;
 }
 
-/** Makes the policies that the configuration names, and what changes them later. Rejects when one can't be had. */
+/** Loads the policies of the configuration. Rejects if one cannot be loaded. */
 export async function startChoosing(
   live: LiveConfig,
   { log, holdQueue, homes, ...surroundings }: Surroundings,
 ): Promise<Choosing> {
   const config = live.current;
   const loadOne = (model: string, name: string, options: Config, half: '' | 'prefill' | 'decode') => {
-    // The other router's users read these lines at info.
+    // vllm-router logs these lines at info.
     const level = options.keyOrder === 'vllm-router' ? 'info' : 'debug';
     const trace = (line: string): void => log[level](`${name}: ${line}`);
     return loadPolicy(
@@ -57,7 +56,7 @@ export async function startChoosing(
       (where, error, count) => log.error({ policy: name, in: where, count, err: error }, 'policy failed'),
     );
   };
-  /** For pairs two policies: --policy for both, but where --prefill-policy or --decode-policy says otherwise. */
+  /** Pairs have two policies: --policy, unless --prefill-policy or --decode-policy is set. */
   const load = async (model: string, name: string, options = live.current): Promise<NamedPolicy> => {
     if (pairKind(options) === null) return loadOne(model, name, options, '');
     const isUsual = model === '';
@@ -78,7 +77,7 @@ export async function startChoosing(
     throw error;
   }
 
-  /** A policy whose name and options stay goes on as it is; the others are made anew and find their state again. */
+  /** A policy whose name and options are unchanged stays; the others are loaded again, with their saved state. */
   const prepareReload: Preparation = async (next, now) => {
     const [wanted, before] = [policiesOf(next), policiesOf(now)];
     const isTuned = tuning.some((name) => !isDeepStrictEqual(next[name], now[name]));
@@ -87,7 +86,7 @@ export async function startChoosing(
     const gone: string[] = [];
     try {
       for (const model of new Set([...names.keys(), ...wanted.keys()])) {
-        // One that was set while running stays, unless the configuration now says something new of its model.
+        // A policy that was set while running stays, unless the configuration of its model changed.
         const name = wanted.get(model) === before.get(model) ? names.get(model) : wanted.get(model);
         if (name === undefined) gone.push(model);
         else if (isTuned || name !== names.get(model)) made.set(model, await load(model, name, next));
@@ -122,7 +121,7 @@ export async function startChoosing(
       endSession(session) {
         homes.ended(session);
         const isKnown = table.sessionEnded(session);
-        // Its room is free, and no request ends here that would retry those that wait for it.
+        // Its capacity is free, but no request ends here that would retry held requests.
         if (isKnown) holdQueue.retryHeld();
         return isKnown;
       },
@@ -130,7 +129,7 @@ export async function startChoosing(
   };
 }
 
-/** Names of policies by model; '' for all others. */
+/** '' is the name for all other models. */
 function policiesOf({ policy, modelPolicy }: Config): Map<string, string> {
   const names = new Map([['', policy]]);
   for (const entry of modelPolicy) {
@@ -140,12 +139,12 @@ function policiesOf({ policy, modelPolicy }: Config): Map<string, string> {
   return names;
 }
 
-/** The options that policies are made with. Which headers name a session is read by others. */
+/** The options that policies read when they are loaded. */
 const tuning = (Object.keys(routingOptions) as (keyof typeof routingOptions)[]).filter(
   (name) => !['policy', 'modelPolicy', 'sessionHeaders', 'dataDir', 'streamCoalesceMs'].includes(name),
 );
 
-/** A model's name as part of a file's: readable where it can be, and no two alike. */
+/** The model's name as a unique part of a file name. */
 function fileWord(model: string): string {
   const word = encodeURIComponent(model.toWellFormed());
   return word.length <= MAX_FILE_WORD ? word : createHash('sha256').update(model).digest('hex');

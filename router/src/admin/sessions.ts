@@ -9,7 +9,7 @@ const MAX_LABELS = 64;
 const label = z.string().min(1).max(256);
 const value = z.union([z.string(), z.number(), z.boolean()]);
 
-/** How a session ended. Labels are texts; `{"split": "train"}` is the label `split=train`. */
+/** The end of a session. `{"split": "train"}` is the label `split=train`. */
 const ending = z.looseObject({
   session_id: z.string().optional(),
   reward: z.number().nullable().optional(),
@@ -25,35 +25,34 @@ const ending = z.looseObject({
 
 type Ending = z.infer<typeof ending>;
 
-/** What is recorded of sessions. */
 export interface SessionRecord {
-  /** Records the end of a session. @returns how many sessions of that name are on record */
+  /** @returns the number of recorded sessions with that name */
   end(end: {
     readonly session: string;
     readonly tenant?: string;
     readonly reward?: number | null;
     readonly labels?: readonly string[];
   }): Promise<number>;
-  /** Removes a chat session. @returns whether there was one */
+  /** @returns whether there was such a chat session */
   remove(session: string, tenant: string): Promise<boolean>;
 }
 
-/** The ends of sessions. @param record null: nothing is captured */
+/** @param record null: nothing is captured */
 export function addSessionRoutes(
   app: Hono,
-  /** Gets the stored form of the name. @returns whether any policy knew the session */
+  /** Gets the stored form of the name. @returns whether a policy knew the session */
   endForPolicies: (session: string) => boolean,
   record: SessionRecord | null,
 ): void {
   const exchangeOf = (c: Context): Exchange | undefined => (c.env as { exchange?: Exchange } | undefined)?.exchange;
 
-  /** The tenant of the session; undefined: sessions with this name of all tenants. */
+  /** undefined: the sessions with this name of all tenants. */
   const tenantOf = (c: Context): string | undefined => {
     const exchange = exchangeOf(c);
     return exchange === undefined || exchange.seesAllTenants ? c.req.query('tenant') : exchange.tenant;
   };
 
-  /** A session that nothing is known of is no error: there is nothing left to end. Its reward would be lost, though. */
+  /** An unknown session is no error, unless a reward or labels would be lost. */
   const finish = async (c: Context, session: string, { reward, labels }: Ending): Promise<Response> => {
     const key = boundedKey(session);
     const isKnown = endForPolicies(key);
@@ -65,7 +64,7 @@ export function addSessionRoutes(
       const said = { ...(reward === undefined ? {} : { reward }), ...(labels === undefined ? {} : { labels }) };
       kept = (await record?.end({ ...end, ...said })) ?? 0;
     } catch (error) {
-      // Policies know of the end, and that is all that a client without an outcome wants.
+      // Without an outcome the end only concerns the policies.
       if (!hasOutcome) return c.json({ status: 'ok', session_id: session, known: isKnown });
       const message = `The end of session '${session}' can't be kept now: ${(error as Error).message}`;
       return failure(c, 'capture_failed', message);
@@ -77,13 +76,13 @@ export function addSessionRoutes(
     return c.json({ status: 'ok', session_id: session, known: isKnown || kept > 0 });
   };
 
-  /** @returns a response: what is wrong with the body */
+  /** @returns an error response for an invalid body */
   const read = async (c: Context): Promise<Ending | Response> => {
     const { data, problem } = checkJson(ending, await c.req.text());
     return problem === null ? data : c.json({ error: problem, code: 'bad_request' }, 400);
   };
 
-  // vLLM router's form.
+  // As in vllm-router.
   app.post('/finish_session', async (c) => {
     const body = await read(c);
     if (body instanceof Response) return body;

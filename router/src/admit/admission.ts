@@ -10,13 +10,12 @@ import type { HeapGuard } from './heap-guard.ts';
 import { Pace, RateLimit, boundedSecs } from './rates.ts';
 
 export interface AdmissionOptions {
-  /** Requests in flight at once; 0: no limit. */
   readonly maxConcurrent: number;
-  /** The same for each worker; 0: no bound. */
+  /** At each worker; 0: no limit. */
   readonly workerMaxInflight: number;
-  /** Exchanges let in per second; 0: no limit. */
+  /** 0: no limit. */
   readonly ratePerSec: number;
-  /** How many of them at once; 0: as many as in one second. */
+  /** 0: those of one second. */
   readonly rateBurst: number;
   readonly queueSize: number;
   readonly queueTimeoutMs: number;
@@ -32,12 +31,12 @@ export const admissionOptions = (config: Config): AdmissionOptions => ({
 });
 
 /**
- * Bodies up to this size are read while their request waits: the end of a connection that is not read isn't seen. Larger ones
- * stand still until it is let in.
+ * Bodies up to this size are read while their request is queued, because a disconnect is only noticed by reading. Larger ones are read
+ * after admission.
  */
 const READ_BYTES = 1_048_576;
 
-/** Why one has to wait. */
+/** The limit for which a request is queued. */
 export type WaitReason = 'concurrency' | 'rate';
 
 export interface AdmissionParts {
@@ -46,18 +45,16 @@ export interface AdmissionParts {
   /** If workers serve different models, the limit of each worker is applied at the choice. */
   readonly models?: FleetModels;
   readonly heap: HeapGuard;
-  /** Under which key a request waits. */
+  /** The key in the fair queue. */
   readonly keyOf: (head: RequestHead) => string;
-  /** The error of requests for which no worker is left. */
   readonly noAvailableWorkers: () => RouterError;
-  /** Hears how long each waited, however that ended. */
+  /** Called with each queue time, also after a timeout or a disconnect. */
   readonly onWaited: (seconds: number) => void;
 }
 
-/** The exchange may go on; or never, with the error that its client gets. */
+/** @param refusal null: the exchange is admitted */
 export type GoOn = (x: Exchange, refusal: RouterError | null) => void;
 
-/** An exchange in the queue. */
 interface Waiter {
   readonly x: Exchange;
   readonly goOn: GoOn;
@@ -68,13 +65,13 @@ interface Waiter {
 }
 
 /**
- * Lets exchanges in while there is room: a true bound, held until the last byte of the answer. Those that find none wait
- * in one queue in which keys take turns; it has a size and a maximum wait. Without limits nothing is counted.
+ * Admits requests up to the limits. A request counts until the last byte of its response; others wait in one fair queue, which has a
+ * maximum size and time. Without limits nothing is counted.
  */
 export class Admission {
-  /** How many wait, by why they had to. */
+  /** Requests in the queue, by limit. */
   readonly waiting: Record<WaitReason, number> = { concurrency: 0, rate: 0 };
-  /** How many ever waited, by the same. */
+  /** Requests that were queued since the start, by limit. */
   readonly queued: Record<WaitReason, number> = { concurrency: 0, rate: 0 };
   readonly shed = { queue_full: 0, queue_timeout: 0, heap: 0 };
   readonly #options: AdmissionOptions;
@@ -85,14 +82,14 @@ export class Admission {
   #ratePerSec = 0;
   #rateBurst = 0;
   readonly #pace = new Pace(performance.now());
-  /** Exchanges that were let in and are not over (`Exchange.isInside`). */
+  /** Admitted requests that have not ended (`Exchange.isInside`). */
   #inside = 0;
   readonly #queue = new FairQueue<Waiter>();
   /** Fires when the rate limit allows the next queued request. */
   #rateTimer: NodeJS.Timeout | null = null;
   /** Queued requests are being admitted now, or admission is closed. */
   #isAdmitting = false;
-  /** The fleet has changed: the queue will be looked at. */
+  /** The queue is checked at the end of this turn of the event loop. */
   #isLookingSoon = false;
 
   constructor(parts: AdmissionParts) {
@@ -129,7 +126,7 @@ export class Admission {
     else this.#wait(x, goOn);
   }
 
-  /** The exchange is over, whether it was let in or not. */
+  /** The request has ended, admitted or not. */
   leave(x: Exchange): void {
     if (!x.isInside) return;
     x.isInside = false;
@@ -195,7 +192,7 @@ export class Admission {
     this.#rateTimer = null;
   }
 
-  /** A loop and no recursion: one that is let in may be over, and so make place for the next, within this call. */
+  /** A loop, not recursion: an admitted request may end, and free its place, within this call. */
   #admitWaiting(): void {
     if (this.#isAdmitting) return;
     this.#isAdmitting = true;
@@ -211,7 +208,7 @@ export class Admission {
     }
   }
 
-  /** Takes one, or sees to it that the queue is looked at when one comes. */
+  /** Takes a token, or starts the timer for the next one. */
   #hasToken(): boolean {
     const nowMs = performance.now();
     if (this.#rate === null || this.#rate.take(nowMs)) return true;
@@ -224,7 +221,7 @@ export class Admission {
     this.#admitWaiting();
   };
 
-  /** Not within the event: it may come from the midst of a choice, and others of the same moment may undo it. */
+  /** Later, because the event may come during a choice, and other events of the same moment may undo it. */
   readonly #onFleetEvent = (): void => {
     if (this.#isLookingSoon || this.#queue.size === 0) return;
     this.#isLookingSoon = true;
@@ -235,7 +232,6 @@ export class Admission {
     });
   };
 
-  /** No worker is left: the queued requests fail. */
   #sendAway(): void {
     for (let waiter = this.#queue.next(); waiter !== null; waiter = this.#queue.next()) {
       this.#onLeft(waiter);

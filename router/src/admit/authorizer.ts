@@ -6,9 +6,9 @@ import { type RequestHead, NONE, SEVERAL } from '../wire/request-head.ts';
 import { type KeySet, digestOf } from './keys.ts';
 import { MAX_ABORT_BYTES, affectsOthers } from './abort-scope.ts';
 
-/** Own endpoints that probes ask. */
+/** Own endpoints for probes, which have no keys. */
 const openPaths: ReadonlySet<string> = new Set(['/health', '/liveness', '/readiness']);
-/** The page and its files say nothing of this router: what they show needs a key. */
+/** The page and its files have no data of the router; the feed needs a key. */
 const isPage = (path: string): boolean => path === '/dashboard' || path.startsWith('/dashboard/assets/');
 /** Own endpoints that control nothing and reveal nothing. */
 export const isOpen = (path: string): boolean => openPaths.has(path) || isPage(path);
@@ -26,9 +26,7 @@ export interface AuthorizerParts {
   readonly dataKeys: KeySet;
   readonly adminKeys: KeySet;
   readonly hasAdminPort: boolean;
-  /** Whether the path is an endpoint of the router. */
   readonly isOwn: (path: string) => boolean;
-  /** Whether the path is an endpoint that a plugin serves to clients. */
   readonly isOfPluginForClients: (path: string) => boolean;
   readonly paths: ControlPaths;
 }
@@ -41,7 +39,7 @@ export class Authorizer {
     this.#parts = parts;
   }
 
-  /** Decides with the body, where the head is not enough. */
+  /** For requests whose access depends on the body. */
   readonly bodyGuard: Plugin = {
     name: 'access',
     // An abort without a body aborts all requests.
@@ -54,7 +52,7 @@ export class Authorizer {
     },
   };
 
-  /** The request that `denialOf` has just allowed has a valid key. */
+  /** Called after `denialOf` allowed the request. @returns whether the request has a valid key */
   hasShownKey({ keyDigest, seesAllTenants }: Exchange): boolean {
     return keyDigest !== null || (this.#hasKeys && seesAllTenants);
   }
@@ -132,25 +130,22 @@ function bearerToken(value: string): string {
   return value.slice(0, 7).toLowerCase() === 'bearer ' ? value.slice(7).trim() : '';
 }
 
-/** The kind of a path, for access. */
 export type Area =
-  /** Answered to everybody: probes carry no keys. */
+  /** Needs no key: probes have none. */
   | 'open'
   /** For holders of any key, if there are keys. */
   | 'metrics'
   | 'data'
-  /** Steers the router or engines. */
+  /** Controls the router or engines. */
   | 'admin';
 
-/** What the router asks for. */
 interface Rules {
   readonly hasDataKeys: boolean;
   readonly hasAdminKeys: boolean;
-  /** There is a port of its own for what steers. */
+  /** Control requests have a port of their own. */
   readonly hasAdminPort: boolean;
 }
 
-/** What the caller showed. */
 interface Caller {
   readonly holdsDataKey: boolean;
   readonly holdsAdminKey: boolean;
@@ -158,10 +153,8 @@ interface Caller {
 }
 
 /**
- * Who may do what. `--api-key` alone guards everything; `--admin-api-key` alone guards what steers; with both, steering
- * needs an admin key, which is good for everything else too.
- *
- * @returns null: go on.
+ * With `--api-key` only, that key is needed for everything; with `--admin-api-key` only, for control requests. With both, control
+ * requests need an admin key, which is also valid for everything else. @returns null: allowed
  */
 export function decide(area: Area, rules: Rules, caller: Caller): RouterError | null {
   if (area === 'open') return null;

@@ -3,15 +3,14 @@ import type { RequestHead } from '../wire/request-head.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
 import type { Sink } from '../wire/sink.ts';
 
-/** How long a browser may remember what a preflight said. */
+/** Browsers may cache the response to a preflight for this time. */
 const MAX_AGE_SECS = 600;
 const METHODS = 'GET, HEAD, POST, PUT, PATCH, DELETE';
-/** Fields of answers that pages may read, beside the few that they always may. */
+/** Response fields that pages may read, in addition to those that the Fetch standard always allows. */
 const EXPOSED = 'x-request-id, x-turnout-error, retry-after';
-/** What a list of header names is made of; anything else is not said back. */
+/** The characters of a list of header names; any other list is not repeated in the response. */
 const NAMES = /^[\w\-, ]{1,1024}$/;
 
-/** Which web pages may call the router (the Fetch standard, section 3.2). Made only where `--cors-allowed-origins` is set. */
 export class Cors {
   readonly #origins: ReadonlySet<string>;
   readonly #isForAll: boolean;
@@ -21,7 +20,7 @@ export class Cors {
     this.#isForAll = this.#origins.has('*');
   }
 
-  /** Where the answer goes, with what the browser wants to read in it. @returns null: it was a preflight, now answered. */
+  /** @returns the sink that adds the CORS fields; null: the request was a preflight, and has its response */
   sinkFor(head: RequestHead, sink: Sink): Sink | null {
     const fields = this.#fields(head.get('origin'));
     const isPreflight = head.method === 'OPTIONS' && head.get('access-control-request-method') !== undefined;
@@ -49,7 +48,7 @@ function answerPreflight(sink: Sink, fields: string, names: string): void {
   sink.end();
 }
 
-/** Adds fields to the head of an answer; what an engine said of origins gives way to the router's own list. */
+/** Replaces the CORS fields of the engine's response by the router's. */
 class CorsSink extends PassingSink {
   readonly #fields: string;
 

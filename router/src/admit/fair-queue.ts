@@ -9,17 +9,16 @@ interface Line<T> {
   turn: ListNode<Line<T>> | null;
 }
 
-/** A place in the queue. */
 export interface Ticket<T> {
   readonly item: T;
   readonly line: Line<T>;
-  /** null: it has left. */
+  /** null: not in the queue. */
   link: ListNode<Ticket<T>> | null;
 }
 
 /**
- * Keys take turns, whatever number waits under each: one of this key, one of the next. Within a key it is first come first.
- * A key that is new, or comes back, has its turn after all others. Every operation takes the same time however many wait.
+ * A queue in which keys take turns, regardless of how many requests wait for each; within a key in order of arrival. A new key takes its
+ * turn after all others. Every operation is O(1).
  */
 export class FairQueue<T> {
   size = 0;
@@ -39,7 +38,7 @@ export class FairQueue<T> {
     return ticket;
   }
 
-  /** Removes the next one; null: the queue is empty. */
+  /** @returns null: the queue is empty */
   next(): T | null {
     const turn = this.#turns.first;
     if (turn === null) return null;
@@ -53,7 +52,7 @@ export class FairQueue<T> {
     return ticket.item;
   }
 
-  /** @returns false: it is not in the queue any more. */
+  /** @returns false: it was not in the queue */
   leave(ticket: Ticket<T>): boolean {
     const { line, link } = ticket;
     if (link === null) return false;
@@ -69,8 +68,8 @@ export class FairQueue<T> {
 }
 
 /**
- * Under which key a request waits: its tenant's, else its session's, else the one of all without a key. Only headers are
- * looked at: a body is not waited for here.
+ * The key of a request in the queue: its tenant's, else its session's, else ''. Only headers are read, because the body may not have
+ * arrived.
  */
 export function fairKeys(places: readonly KeyPlace[]): (head: RequestHead) => string {
   const inHeaders = places.filter((place) => place.in === 'header');
@@ -78,7 +77,7 @@ export function fairKeys(places: readonly KeyPlace[]): (head: RequestHead) => st
   return (head) => {
     for (const { kind, name } of inOrder) {
       const value = head.get(name);
-      // With its kind: a tenant and a session of the same name are not the same.
+      // The kind is part of the key, because a tenant and a session may have the same name.
       if (value !== undefined && value !== '') return `${kind}:${headerKeyText(value)}`;
     }
     return '';

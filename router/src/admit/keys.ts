@@ -1,22 +1,20 @@
 import { hash, timingSafeEqual } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 
-/** Where the keys of a set come from. */
 export interface KeySource {
   readonly keys: readonly string[];
-  /** A key a line; empty lines and those that begin with `#` are left out. */
+  /** One key a line; empty lines and lines that begin with `#` are skipped. */
   readonly file: string | undefined;
-  /** The option that names the file, for messages. */
   readonly option: string;
 }
 
-/** What a key may be made of: it travels in a header. */
+/** The characters of a header value. */
 const KEY = /^[\x21-\x7e]+$/;
 
-/** What sets are asked with: once made, it serves for all of them. */
+/** The argument of `KeySet.has`. */
 export const digestOf = (key: string): Buffer => hash('sha256', key, 'buffer');
 
-/** Keys that are asked for. Held as digests: comparing takes the same time whatever was presented, and none can be shown. */
+/** Accepted keys, stored as digests: a comparison takes the same time for every key, and no key can be printed. */
 export class KeySet {
   readonly #source: KeySource;
   #digests: readonly Buffer[] = [];
@@ -36,7 +34,6 @@ export class KeySet {
     return this.#first;
   }
 
-  /** @param digest of what was presented */
   has(digest: Buffer): boolean {
     let isKnown = false;
     // No early return: the time must not show how many keys precede the right one.
@@ -44,7 +41,7 @@ export class KeySet {
     return isKnown;
   }
 
-  /** Reads the file again. Throws, in words without keys. @returns what puts its keys in force */
+  /** Reads the file again. Throws an error without the keys. @returns applies the keys */
   prepare(): () => void {
     const { keys, file } = this.#source;
     const all = file === undefined ? keys : [...keys, ...this.#readFile(file)];
@@ -69,7 +66,7 @@ export class KeySet {
     if (bad !== undefined) {
       throw new Error(`${option} ${file}: line ${lines.indexOf(bad) + 1} is not a key: visible ASCII, no spaces.`);
     }
-    // An empty file must not open the door.
+    // An empty file must not turn access control off.
     if (keys.length === 0) throw new Error(`${option} ${file}: no key in it.`);
     return keys;
   }

@@ -1,13 +1,11 @@
 import { isIP } from 'node:net';
 
 const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/i;
-/** The name in a Host field, without the port. */
 const NAME = /^(?:\[([^\]]*)\]|([^:]*))(?::\d*)?$/;
 
-/** Only programs on this machine can reach it. */
 export const isLoopback = (address: string): boolean => LOOPBACK.test(address);
 
-/** @returns whether the router answers to this Host field; undefined: the request has none */
+/** @param field the request's Host; undefined: none */
 export type HostTest = (field: string | undefined) => boolean;
 
 /**

@@ -5,17 +5,16 @@ import type { RequestHead } from '../wire/request-head.ts';
 import { type AuthorizerParts, isForClients, isOpen } from './authorizer.ts';
 import { type HostTest, hostTest } from './known-hosts.ts';
 
-/** What a page may send to any server without asking it first (the Fetch standard, section 2.2.2). */
+/** Content types that a page may send to any server without a preflight (the Fetch standard, section 2.2.2). */
 const ASKS_NOBODY = /^(text\/plain|application\/x-www-form-urlencoded|multipart\/form-data)$/;
 
 export interface PageGuardParts extends Pick<AuthorizerParts, 'isOwn' | 'isOfPluginForClients' | 'paths'> {
-  /** The request has a valid key. */
   readonly hasShownKey: (x: Exchange) => boolean;
 }
 
 /**
- * Keeps web pages from controlling or reading the router through the browser of somebody who can reach it. For requests without a valid
- * key only: a browser sends a key for no page but those that know it.
+ * Refuses control requests that a web page sends through the browser of a user who can reach the router. Only requests without a valid
+ * key are checked, because a browser adds no key.
  */
 export class PageGuard {
   readonly #parts: PageGuardParts;
@@ -30,7 +29,7 @@ export class PageGuard {
     this.#origins = new Set(corsAllowedOrigins.map((origin) => origin.toLowerCase()));
   }
 
-  /** @returns why the request is refused; null: it controls and reads nothing, or no foreign page can have sent it */
+  /** @returns null: allowed */
   denialOf(x: Exchange): RouterError | null {
     const { path, head } = x;
     const { isOwn, isOfPluginForClients, paths, hasShownKey } = this.#parts;
@@ -62,13 +61,13 @@ export class PageGuard {
     const site = head.get('sec-fetch-site');
     const origin = head.get('origin')?.toLowerCase();
     if (origin !== undefined && (this.#origins.has(origin) || this.#origins.has('*'))) return false;
-    // Browsers send it to https and loopback addresses. Behind a proxy the Host may not be what the page knows.
+    // Browsers send `sec-fetch-site` to https and loopback addresses. Behind a proxy the Host may differ from the page's.
     if (site !== undefined) return site !== 'same-origin' && site !== 'none';
     return origin !== undefined && origin.replace(/^https?:\/\//, '') !== head.get('host')?.toLowerCase();
   }
 }
 
-/** Programs may leave the type out; a page that does so is refused for its origin. */
+/** The type is optional for programs; pages are refused by their origin. */
 function formBody(head: RequestHead): RouterError | null {
   const hasBody = head.isChunked || head.contentLength > 0;
   const type = hasBody ? (head.get('content-type') ?? '').split(';', 1)[0]!.trim().toLowerCase() : '';

@@ -1,11 +1,11 @@
-/** What is further back than a few of these is forgotten. */
+/** Time constant of the exponential decay. */
 const MEMORY_MS = 10_000;
 const LEAST_SECS = 1;
 const MOST_SECS = 60;
 
-/** How fast places have become free lately, and so when a retry makes sense. Time is the caller's. */
+/** The recent rate of completed requests, to estimate when a retry makes sense. */
 export class Pace {
-  /** Departures, each worth less the longer ago it was. */
+  /** Completed requests, with exponential decay. */
   #weight = 0;
   #atMs: number;
   readonly #startMs: number;
@@ -15,22 +15,19 @@ export class Pace {
     this.#atMs = nowMs;
   }
 
-  /** A request has ended. */
   note(nowMs: number): void {
     this.#fade(nowMs);
     this.#weight++;
   }
 
-  /** Departures per second. */
+  /** Completed requests per second. */
   perSecond(nowMs: number): number {
     this.#fade(nowMs);
-    // At the beginning the memory is not full yet: of what it can hold by now. And one more than were seen: where none
-    // was, the first may come at any time, but the less likely soon the longer there was none.
+    // Shortly after the start the window is shorter. One request more than were seen: without any, the first may come at any time.
     const heldMs = MEMORY_MS * (1 - Math.exp(-(nowMs - this.#startMs) / MEMORY_MS));
     return ((this.#weight + 1) * 1000) / heldMs;
   }
 
-  /** Seconds until so many have left, for `retry-after`. */
   secsUntil(departures: number, nowMs: number): number {
     return boundedSecs(departures / this.perSecond(nowMs));
   }
@@ -41,13 +38,10 @@ export class Pace {
   }
 }
 
-/** As `retry-after` says it: whole, at least 1, at most 60. */
+/** For `retry-after`. */
 export const boundedSecs = (secs: number): number => Math.min(MOST_SECS, Math.max(LEAST_SECS, Math.ceil(secs)));
 
-/**
- * So many a second, evenly over time: a bucket that fills at that rate and holds `burst`, without it what comes in one second, and at
- * least one. Time is the caller's.
- */
+/** A token bucket. @param burst 0: the tokens of one second, at least one */
 export class RateLimit {
   readonly #perMs: number;
   readonly #burst: number;
@@ -61,7 +55,7 @@ export class RateLimit {
     this.#atMs = nowMs;
   }
 
-  /** @returns false: none is there now. */
+  /** @returns false: there is no token */
   take(nowMs: number): boolean {
     this.#fill(nowMs);
     // A millionth too few is a rounding error.

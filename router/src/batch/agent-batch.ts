@@ -4,7 +4,6 @@ import { EventSplitter, dataOf, joined } from '../kit/sse.ts';
 /** A batch of agent trajectories as in RL training: groups of sessions share a prompt, turns add to the context. */
 export interface BatchShape {
   readonly sessions: number;
-  /** Sessions of one prompt. */
   readonly groupSize: number;
   /** Turns of a session on average; they vary between half and one and a half times this. */
   readonly turns: number;
@@ -12,12 +11,11 @@ export interface BatchShape {
   readonly promptWords: number;
   /** Words that the user (or a tool) adds with each turn. */
   readonly turnWords: number;
-  /** Maximum tokens of a response. */
   readonly maxTokens: number;
 }
 
 interface BatchOptions extends BatchShape {
-  /** The URL of a router or engine: `http://host:port`. */
+  /** `http://host:port` of a router or engine. */
   readonly url: string;
   readonly model: string;
   readonly apiKey?: string;
@@ -28,7 +26,6 @@ interface BatchOptions extends BatchShape {
 
 export interface BatchTurn {
   readonly session: string;
-  /** 0 for the first. */
   readonly index: number;
   /** 1 + the number of times the client sent it again. */
   readonly attempts: number;
@@ -58,7 +55,6 @@ interface SessionPlan {
   readonly name: string;
   readonly group: string;
   readonly seed: number;
-  /** The texts that the turns add. */
   readonly additions: readonly string[];
 }
 

@@ -1,6 +1,5 @@
 import type { BatchTurn } from './agent-batch.ts';
 
-/** The results of a batch, for a table. */
 export interface BatchResult {
   readonly title: string;
   readonly seconds: number;

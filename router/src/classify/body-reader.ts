@@ -44,7 +44,7 @@ export class BodyReader {
   /** Reads the head. @returns true: the key is found and no field of the body could come before it. */
   readHead(x: Exchange): boolean {
     if (x.head.hasPrefix('x-turnout-g')) x.group = groupOf(x);
-    // Set by a plugin.
+    // A plugin has set it.
     if (x.key !== null) return true;
     for (let i = 0; i < this.#headFirst; i++) {
       if ((x.key = headerKey(x, this.#places[i]!)) !== null) return true;
@@ -84,7 +84,7 @@ export class BodyReader {
       const copy = await copiedTogether(x.body.pieces, x.body.bytes, () => x.outcome === null);
       return copy === null ? nothingSaid : await this.#scan(copy, question);
     } catch {
-      // The thread ended: this body names nothing.
+      // The thread has ended.
       return nothingSaid;
     }
   }

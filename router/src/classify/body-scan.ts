@@ -19,7 +19,7 @@ const QUOTE = 0x22;
 
 /** What to read from a body. Plain data, because it may go to another thread. */
 export interface BodyQuestion {
-  /** Where keys may be, without the headers. */
+  /** Places in the body. */
   readonly places: readonly KeyPlace[];
   /** If no key is found in these places, the hash of the body is the key. */
   readonly wantsContentKey: boolean;

@@ -35,11 +35,7 @@ const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
  */
 export function classify(x: Exchange, idHeaders: readonly string[]): RouterError | null {
   const { head } = x;
-  if (head.target !== lastTarget) {
-    lastPath = normalPath(head.target);
-    lastTarget = head.target;
-  }
-  x.path = lastPath;
+  x.path = normalPath(head.target);
   x.dialect = dialectOf(x.path);
   x.isGeneration = isGeneration(head.method, x.path);
   if (x.clientTarget !== '') x.clientPath = normalPath(x.clientTarget);
@@ -88,10 +84,6 @@ function readIdHeaders(x: Exchange, names: readonly string[]): void {
   head.drop(first);
   head.idHeader = first;
 }
-
-/** Mostly the next request has the same target (benchmark `json-2k`). */
-let lastTarget = '/';
-let lastPath = '/';
 
 const nextId = (path: string): string => (idPrefixes[path] ?? 'req-') + idSeed + (idCount++).toString(36);
 

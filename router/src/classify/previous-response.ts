@@ -3,9 +3,9 @@ import { MAX_KEY_CHARS } from './routing-keys.ts';
 
 /** What the body of a request of the Responses API says about stored responses. */
 export interface PreviousResponse {
-  /** The response that the request continues; null: it continues none. */
+  /** null: the request continues none. */
   readonly id: string | null;
-  /** Whether its own response is to be stored, as far as the client says. */
+  /** false: the client asked not to store its response. */
   readonly isStored: boolean;
 }
 

@@ -2,7 +2,7 @@ import { MemberFinder, readString } from '../kit/json-scan.ts';
 import type { RequestBody } from '../wire/request-body.ts';
 import type { promptFields } from './prompt.ts';
 
-/** The prompt of a request in tokens, if the client sent tokens. */
+/** A prompt that the client sent as tokens. */
 export interface PromptIds {
   readonly ids: Int32Array;
   /** Prompts with different salts share no cached block. */

@@ -13,7 +13,7 @@ export interface KeyPlace {
   readonly kind: KeyKind;
   readonly in: 'header' | 'body';
   readonly name: string;
-  /** A field that is for a user: as a session key it counts only if its value names a session, as a tenant key it may be a session's. */
+  /** The field holds a user: it is a session key only if its value names a session, and a tenant key may be a session's. */
   readonly isForUser?: true;
 }
 
@@ -33,7 +33,6 @@ export const keyFields = [
 
 const userFields: readonly string[] = ['metadata.user_id', 'user'] satisfies SessionField[];
 
-/** Marks the fields that are for users, and are among `fields`. */
 const marked = (found: readonly KeyPlace[], fields: readonly string[]): KeyPlace[] =>
   found.map((place) =>
     userFields.includes(place.name) && fields.includes(place.name) ? { ...place, isForUser: true } : place,
@@ -66,10 +65,10 @@ export const keyOrders: Readonly<
   ],
 };
 
-/** A user's name that ends with a session's (Claude Code before 2.1.78). */
+/** A user id that ends with a session (Claude Code before 2.1.78). */
 const SESSION_AT_END = /_session_([\w-]{8,})$/;
 
-/** The session in the value of a field that is for a user; '' if it names none. */
+/** @returns '' if the value names no session */
 export function sessionInUser(value: string): string {
   if (!value.startsWith('{')) return SESSION_AT_END.exec(value)?.[1] ?? '';
   try {
@@ -81,7 +80,7 @@ export function sessionInUser(value: string): string {
   }
 }
 
-/** The session that a client names, also if no policy read the keys; or ''. */
+/** The client's session, also if no policy read the keys; ''. */
 export function sessionOf(
   { session, head }: Pick<ExchangeView, 'session' | 'head'>,
   headers: readonly string[],
@@ -94,7 +93,7 @@ export function sessionOf(
   return '';
 }
 
-/** The group that a client names, also if no policy read the keys; or ''. */
+/** The client's group, also if no policy read the keys; ''. */
 export const groupOf = ({ group, head }: Pick<ExchangeView, 'group' | 'head'>): string =>
   group || headerKeyText(head.get('x-turnout-group') ?? '');
 
@@ -104,7 +103,7 @@ export const headerKeyText = (value: string): string => boundedKey(decoded(value
 /** Header values have one byte per character; clients mean UTF-8, as for the same key in a body. */
 function decoded(value: string): string {
   // A copy: a slice would keep the head, up to 64 KB, in memory as long as the session.
-  if (isAscii(value)) return ` ${value}`.slice(1);
+  if (!/[\x80-\xff]/.test(value)) return ` ${value}`.slice(1);
   try {
     return utf8.decode(Buffer.from(value, 'latin1'));
   } catch {
@@ -112,12 +111,5 @@ function decoded(value: string): string {
   }
 }
 
-/** Runs at every request, where a regular expression is slower. */
-function isAscii(value: string): boolean {
-  for (let i = 0; i < value.length; i++) if (value.charCodeAt(i) > 127) return false;
-  return true;
-}
-
-/** The key in its stored form. */
 export const boundedKey = (key: string): string => (key.length <= MAX_KEY_CHARS ? key : hashedKey(Buffer.from(key)));
 export const hashedKey = (key: Buffer): string => `hash:${hashBytes([key]).toString(36)}:${key.length}`;

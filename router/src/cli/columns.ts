@@ -1,7 +1,6 @@
-/** Characters of a cell. */
 const MAX_CELL = 60;
 
-/** Client text must not control the terminal. */
+/** Text of clients must not control the terminal. */
 export function printable(text: string, most = MAX_CELL): string {
   const plain = text.replace(/[^\x20-\x7e\u00a0-\uffff]/g, '?');
   return plain.length > most ? `${plain.slice(0, most - 1)}…` : plain;
@@ -29,10 +28,7 @@ export class Columns {
   }
 }
 
-/**
- * The first rows in aligned columns, then the number of further rows.
- * @returns no lines if there are no rows
- */
+/** The first rows in aligned columns, and the number of further rows. */
 export function list<T>(
   head: string,
   most: number,

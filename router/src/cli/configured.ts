@@ -10,11 +10,10 @@ export type ReadConfig = (now?: Config) => Config;
 /** A configuration that can be read again while the router runs (SIGHUP). */
 export interface Configured {
   readonly read: ReadConfig;
-  /** The source of each option's value. */
   readonly origins: () => ReadonlyMap<OptionName, string>;
 }
 
-/** @param base the command's own defaults; @param writtenAs how the user wrote an option as a flag */
+/** @param base defaults of the command @param writtenAs the flag by which the user set an option */
 export const configured = (
   flags: Values,
   file: string | undefined,
@@ -29,7 +28,7 @@ export const configured = (
   origins: () => originsOf(flags, process.env, file, base),
 });
 
-/** A file that was emptied or is written at this moment must not remove all workers. Throws `ConfigError`. */
+/** A file that is empty, or being written, must not remove all workers. Throws `ConfigError`. */
 function checkWorkersAreNamed(now: Config, next: Config, origins: ReadonlyMap<OptionName, string>): void {
   for (const name of ['workerUrls', 'prefill', 'decode'] as const) {
     if (now[name].length === 0 || next[name].length > 0 || origins.get(name) !== 'default') continue;

@@ -52,7 +52,7 @@ function linesOf({ id, home, record, matching, exchanges, in_flight: inFlight }:
   ];
 }
 
-/** As a shell takes it for one word. */
+/** Quoted for a shell if needed. */
 const quoted = (word: string): string => (/^[\w./:@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);
 
 const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;

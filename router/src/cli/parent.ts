@@ -2,7 +2,6 @@ import { Socket } from 'node:net';
 
 /** The process that started this one, at the other end of a socket. */
 interface Parent {
-  /** Sends a line of JSON. */
   tell(message: Readonly<Record<string, unknown>>): void;
   /** Resolves when the parent has closed its end or has ended. */
   readonly gone: Promise<unknown>;

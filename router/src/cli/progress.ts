@@ -1,6 +1,5 @@
 import { MultiBar, type SingleBar } from 'cli-progress';
 
-/** How far one part of a command is. */
 export interface Step {
   readonly done: number;
   /** null: not known; then there is no bar. */
@@ -9,9 +8,7 @@ export interface Step {
 }
 
 export interface Progress {
-  /** Prints a line above the bars. */
   say(line: string): void;
-  /** Removes the bars. */
   stop(): void;
 }
 
@@ -55,7 +52,7 @@ function bars(look: () => Readonly<Record<string, Step>>, screen: Screen & NodeJ
   const rows = new Map<string, SingleBar>();
   const all = new MultiBar({
     stream: screen,
-    // What these two print to the terminal would stay in force after Ctrl-C.
+    // The control sequences of these two would stay in force after Ctrl-C.
     hideCursor: false,
     linewrap: true,
     // The library's handler would keep SIGINT from ending the command.
@@ -82,7 +79,7 @@ function bars(look: () => Readonly<Record<string, Step>>, screen: Screen & NodeJ
       }
     }
   };
-  // What other writers print begins at the start of the line, in place of the bar, which is then drawn below.
+  // Other output starts at the beginning of the line and replaces the bar, which is drawn again below it.
   all.on('redraw-post', () => screen.write('\r'));
   const timer = setInterval(update, REDRAW_MS);
   update();

@@ -1,4 +1,3 @@
-/** How an engine is started, without its address. */
 export interface EngineCommand {
   readonly program: string;
   /** @param port on loopback */

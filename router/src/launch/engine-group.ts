@@ -6,9 +6,7 @@ import type { RestartRules } from './restarts.ts';
 
 export interface EngineGroupOptions {
   readonly restarts: RestartRules;
-  /** Milliseconds that engines have to stop. */
   readonly stopMs: number;
-  /** The folder of the engines' output files. */
   readonly logDir: string;
   readonly logMaxBytes: number;
   readonly logMaxFiles: number;
@@ -101,7 +99,7 @@ export class EngineGroup {
     if (this.engines.every(({ state }) => state === 'given_up')) this.#onAllGivenUp();
   }
 
-  /** What the engines that are not ready wait for; '' if all are. */
+  /** '' if all engines are ready. */
   #waitsFor(): string {
     const missing = this.#missing();
     if (missing.length === 0) return '';
@@ -114,7 +112,7 @@ export class EngineGroup {
     return this.engines.filter(({ state }) => state === 'starting' || state === 'restarting');
   }
 
-  /** The bar is there while an engine is not ready. */
+  /** Shows the bar while an engine is not ready. */
   #follow(): void {
     const isWanted = this.#missing().length > 0 && !this.#isStopping;
     if (isWanted) {

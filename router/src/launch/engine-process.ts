@@ -24,7 +24,6 @@ export interface EngineEvents {
 export class EngineProcess {
   readonly plan: EnginePlan;
   state: EngineState = 'starting';
-  /** Why it is not ready. */
   waitsFor = 'its process';
   readonly #events: EngineEvents;
   readonly #restarts: Restarts;

@@ -87,7 +87,7 @@ export class LineSplitter {
     if (this.#rest.length > MAX_LINE_CHARS) this.end();
   }
 
-  /** The rest is a line too. */
+  /** The last line may have no line break. */
   end(): void {
     if (this.#rest !== '') this.#onLine(this.#rest);
     this.#rest = '';

@@ -1,6 +1,5 @@
 import { type EngineCommand, ENGINE_HOST } from './engine-command.ts';
 
-/** How one engine process is started. */
 export interface EnginePlan {
   readonly index: number;
   readonly url: string;
@@ -11,7 +10,6 @@ export interface EnginePlan {
 }
 
 export interface Resources {
-  /** One per engine. */
   readonly ports: readonly number[];
   /** The GPUs to distribute, as in CUDA_VISIBLE_DEVICES; null if not known: then engines use what they find. */
   readonly gpus: readonly string[] | null;

@@ -1,8 +1,6 @@
 /** A command line of `sglang_router.launch_server`, split by receiver. */
 export interface LaunchServerLine {
-  /** Flags of `turnout launch`. */
   readonly launch: readonly string[];
-  /** Flags of the router, unchanged. */
   readonly router: readonly string[];
   readonly engine: readonly string[];
 }

@@ -11,7 +11,7 @@ interface ClosingParts {
   readonly closers: Closers;
 }
 
-/** @returns what closes a router; a second call ends the grace period of the first, and all calls end together */
+/** @returns closes the router; a second call ends the grace period of the first */
 export function closingOf({ log, pipeline, listeners, closers }: ClosingParts): (graceMs?: number) => Promise<void> {
   let closing: Promise<void> | null = null;
   let isHurried = false;
@@ -34,19 +34,17 @@ export function closingOf({ log, pipeline, listeners, closers }: ClosingParts): 
 }
 
 /**
- * How long connections without a request are kept open for their next one, whose answer says that it is the last. Closed at
- * once, they would break off requests that are on their way already.
+ * Connections without a request stay open this long for the next one, whose response says that the connection closes. Closing them at
+ * once would break requests that are on their way.
  */
 const LAST_REQUEST_MS = 1_000;
-/** For what waits to be sent when all else is over. */
+/** For unsent bytes of responses that have ended. */
 const LAST_WORDS_MS = 1_000;
 const LOOK_EVERY_MS = 50;
 
 /**
- * Closes the ports, lets requests in flight finish for at most `graceMs`, then truncates them.
- *
- * @param isHurried there is no more time
- * @returns how many were truncated
+ * Closes the ports, lets requests in flight finish for at most `graceMs`, then truncates them. @param isHurried ends the grace period
+ * @returns the number of truncated requests
  */
 async function drain(
   listeners: readonly Listener[],

@@ -103,13 +103,12 @@ export class Dispatcher {
   };
 }
 
-/** A dispatched request, from its caller's side. */
 class Call {
   readonly sink = new BufferSink({ maxWaitingBytes: MAX_WAITING_BYTES, onChange: () => this.#changed() });
   readonly #signal: AbortSignal | null;
   /** null: the request was refused before it became an exchange. */
   #x: Exchange | null = null;
-  /** Why the caller gets no (further) response; null: it gets it. */
+  /** Thrown to the caller in place of the (rest of the) response. */
   #failure: { readonly reason: unknown } | null = null;
   #isBodyPaused = false;
   #waiting: (() => void)[] = [];
@@ -128,7 +127,6 @@ class Call {
     this.#changed();
   }
 
-  /** Sends a body as it is made. */
   async send(parts: AsyncIterable<Uint8Array>, body: RequestBody): Promise<void> {
     try {
       for await (const part of parts) {
@@ -176,7 +174,7 @@ class Call {
 
   readonly #onAbort = (): void => this.#abort(this.#signal!.reason);
 
-  /** Without effect on a request that is over. */
+  /** No effect on a request that has ended. */
   #abort(reason: unknown): void {
     if (this.#isOver) return;
     this.#failure = { reason };
@@ -220,7 +218,7 @@ const framing = [
   'upgrade',
 ];
 
-/** Reads the request as a listener would: what is refused there is refused here. */
+/** With the checks of a listener. */
 function headOf({ method, path, headers, body, isTrusted = false }: DispatchRequest): RequestHead {
   const head = new RequestHead();
   const line = `${method ?? (body === undefined ? 'GET' : 'POST')} ${path}`;

@@ -17,7 +17,6 @@ interface PortsParts {
   readonly retryBudget: RetryBudget;
 }
 
-/** The addresses of the open ports. */
 interface Addresses {
   readonly url: string;
   /** null: the data port takes control requests. */
@@ -43,7 +42,7 @@ const dataPort = (config: Config): ListenerOptions => ({
   },
 });
 
-/** The port of `--admin-port`: like the data port in everything else. */
+/** Has all other options of the data port. */
 const adminPort = (config: Config): ListenerOptions => ({
   ...dataPort(config),
   host: config.adminHost,

@@ -17,7 +17,7 @@ export interface EntryParts {
   readonly cors: Cors | null;
 }
 
-/** Takes requests of sockets into the pipeline, and answers what is not a valid request. */
+/** Dispatches the requests of sockets, and responds to invalid ones. */
 export function requestEntry({ live, pipeline, meters, refusals, cors }: EntryParts): RequestListener {
   const options = live.of(({ forwardedHeaders, tlsCertPath }) => ({
     forwardedHeaders,
@@ -35,7 +35,7 @@ export function requestEntry({ live, pipeline, meters, refusals, cors }: EntryPa
         const x = pipeline.dispatch(head, body, sink);
         if (x.outcome === null) connection.watcher = x;
       } catch (error) {
-        // The connection ends the exchange, and itself.
+        // The connection ends the exchange and closes.
         for (const x of pipeline.inFlight) if (x.sink === sink) connection.watcher = x;
         throw error;
       }

@@ -3,7 +3,6 @@ const SECONDS_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1200, 3600, 14_400,
 ];
 
-/** Durations by bucket, in flat arrays: one addition per observation. */
 export class Histogram {
   readonly bounds: readonly number[];
   readonly counts: Float64Array;
@@ -26,14 +25,13 @@ export class Histogram {
 
 const SLICE_MS = 10_000;
 const SLICES = 6;
-/** Of a slice of time: its number, and the sum and the count of what was observed in it. */
+/** Each slice has its number, the sum and the count of its observations. */
 const FIELDS = 3;
 
-/** Durations: their sum and count since the start, and the mean of the last minute (50 to 60 s). */
+/** The sum and count since the start, and the mean of the last minute (50 to 60 s). */
 export class Timing {
   sumSecs = 0;
   count = 0;
-  /** A ring of slices of time. */
   readonly #slices = new Float64Array(SLICES * FIELDS);
 
   observe(seconds: number, nowMs: number): void {
@@ -51,7 +49,6 @@ export class Timing {
     slices[at + 2]!++;
   }
 
-  /** @returns null if nothing was observed in the last minute */
   recentSecs(nowMs: number): number | null {
     const oldest = Math.floor(nowMs / SLICE_MS) - SLICES;
     let sum = 0;

@@ -3,30 +3,30 @@ import { groupOf, sessionOf } from '../classify/routing-keys.ts';
 import type { Candidate, Exchange, Failure, Outcome } from '../exchange.ts';
 import type { Observer } from './observer.ts';
 
-/** What is shown of a finished exchange: by the access log, `GET /tap`, `GET /explain` and the dashboard. Never a body, a header or a query. */
+/** A finished exchange in the access log, `GET /tap`, `GET /explain` and the dashboard. It has no body, header or query. */
 export interface ExchangeRow {
   readonly id: string;
-  /** When its head was complete (Unix ms). */
+  /** Unix ms of the complete request head. */
   readonly at: number;
   readonly method: string;
   readonly path: string;
   readonly session: string | null;
   readonly group: string | null;
   readonly model: string | null;
-  /** URL of the worker that answered, or of the last attempt; of a pair the decode worker. */
+  /** URL of the worker that sent the response, or of the last attempt; of a pair, the decode worker. */
   readonly worker: string | null;
   /** URLs of both workers of a pair. */
   readonly pair: readonly string[] | null;
-  /** null where no policy chose: a control request for all engines, or a request that got no worker. */
+  /** null if no policy chose: a control request for all engines, or a request that got no worker. */
   readonly policy: string | null;
   /** As `reasonText`. */
   readonly reason: string | null;
-  /** URL of the worker that the session left with this exchange. */
+  /** The session moved from this worker with this exchange. */
   readonly from: string | null;
   /** 0: no response began. */
   readonly status: number;
   readonly outcome: Outcome;
-  /** Code and text of the router's own error. */
+  /** `error` and `detail`: code and text of the router's own error. */
   readonly error: string | null;
   readonly detail: string | null;
   readonly attempts: number;
@@ -35,7 +35,7 @@ export interface ExchangeRow {
   readonly first_byte_ms: number | null;
   /** Of an event stream: vLLM sends its head before the first token. */
   readonly first_token_ms: number | null;
-  /** Queued for admission, and held after that for the reason `held_for`. */
+  /** Time in the admission queue; `held_ms` is the time without a worker after that, for the reason `held_for`. */
   readonly queued_ms: number;
   readonly held_ms: number;
   readonly held_for: string | null;
@@ -45,7 +45,7 @@ export interface ExchangeRow {
   readonly prompt_tokens: number | null;
   readonly cached_tokens: number | null;
   readonly output_tokens: number | null;
-  /** What the policy chose among, where that was recorded. */
+  /** The policy's candidates, if they were recorded. */
   readonly candidates: readonly Candidate[] | null;
 }
 
@@ -55,19 +55,18 @@ export interface RowListener {
   take(row: ExchangeRow): void;
 }
 
-/** Makes one row of each finished exchange for all that show it, and none if nothing listens. */
+/** Makes one row of each finished exchange for all listeners, and none without a listener. */
 export class ExchangeRows implements Observer {
   readonly #listeners: RowListener[] = [];
   readonly #options: { readonly sessionHeaders: readonly string[] };
   readonly #policyOf: (x: Exchange) => string;
 
-  /** @param policyOf the name of the policy that chose for a request */
   constructor(options: { readonly sessionHeaders: readonly string[] }, policyOf: (x: Exchange) => string) {
     this.#options = options;
     this.#policyOf = policyOf;
   }
 
-  /** @returns stops it */
+  /** @returns removes the listener */
   listen(listener: RowListener): () => void {
     this.#listeners.push(listener);
     return () => {
@@ -91,7 +90,6 @@ const timeOriginMs = performance.timeOrigin;
 
 const NO_FAILURES: ExchangeRow['failures'] = [];
 
-/** The row of an exchange that has ended. `policy` is the name of the policy for it. */
 export function exchangeRow(x: Exchange, sessionHeaders: readonly string[], policy: string): ExchangeRow {
   const { head, placement, usage, error } = x;
   const isPlaced = placement !== null;

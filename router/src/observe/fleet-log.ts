@@ -6,14 +6,12 @@ import type { Logger } from './log.ts';
 import { noAvailableWorkers } from '../fleet/availability.ts';
 import type { Fleet, FleetEvent } from '../fleet/fleet.ts';
 
-/** The requests in flight at a failing worker, as text. */
 function inFlightAt({ requests, oldestMs, answers }: Waiting): object {
   if (requests + answers === 0) return {};
   const oldest = requests === 0 ? '' : `, the oldest for ${Math.round(oldestMs / 1000)} s`;
   return { inFlight: `${requests} requests without a byte of the response${oldest}; ${answers} responses in progress` };
 }
 
-/** Logs an event of the health checks. */
 export function logHealth(
   log: Logger,
   event: HealthEvent,
@@ -22,7 +20,7 @@ export function logHealth(
   { failedChecks, waiting }: { failedChecks: number; waiting: () => Waiting },
 ): void {
   const { url } = worker;
-  // SlimeRouter's wording, which scripts search for. Here such a worker is readmitted when it is healthy again.
+  // SlimeRouter's wording, which scripts search for, although here the worker is readmitted once it is healthy.
   if (event === 'quarantined') {
     const line = `Worker ${url} failed ${failedChecks} checks. Marking DEAD.`;
     log.warn({ worker: url, detail, ...inFlightAt(waiting()) }, line);
@@ -42,16 +40,15 @@ export function logStall(log: Logger, worker: Worker): void {
   log.warn({ worker: worker.url, streams: worker.openStreams }, 'worker stalled: no byte of any response for 30 s');
 }
 
-/** What keeps a worker out that is joining. */
+/** Reasons that end when a new worker has joined. */
 const WAITS = REASONS.version | REASONS.ranks;
 
-/** It may get requests soon. */
 const isComing = ({ reasons, isJoining }: Worker): boolean =>
   (reasons & ~WAITS) === 0 && (isJoining || (reasons & REASONS.ranks) !== 0);
 
 /** Logs added and removed workers, and when no worker is available for new requests. */
 export function fleetLog(log: Logger, fleet: Fleet, breakers: Breakers): (event: FleetEvent, worker: Worker) => void {
-  /** null until a worker was available or is missed. */
+  /** null: no worker has been available yet. */
   let wasAvailable: boolean | null = null;
   return (event, worker) => {
     if (event !== 'changed') log.info({ worker: worker.url }, `worker ${event}`);

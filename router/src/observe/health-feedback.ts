@@ -28,10 +28,10 @@ export function healthFeedback(breakers: Breakers, health: Health): Observer {
   };
   return {
     attemptFailed(x, worker, failure, detail) {
-      // An idle connection that closed is no fault, and the request stays with the worker; nor is an abort that was asked for.
+      // A closed idle connection is no fault, and its request stays with the worker; a requested abort is no fault either.
       if (failure === 'stale' || failure === 'aborted') return;
       if (failure === 'status') answered(x, worker, Number(detail));
-      // The health checks have found this, and will find when it works again.
+      // The health checks have detected this, and will detect its end.
       else if (failure !== 'hung' && failure !== 'cut_hung') {
         breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
         health.suspect(worker);
@@ -43,7 +43,7 @@ export function healthFeedback(breakers: Breakers, health: Health): Observer {
       if (worker === null) return;
       if (x.outcome === 'complete') {
         answered(x, worker, x.status);
-        // The response needed the other half too.
+        // The response needed both halves of the pair.
         if (x.freed !== null && x.freed !== worker) breakers.succeeded(x.freed, x.isGeneration);
       } else if (brokeOff(x)) {
         breakers.failed(worker, 'generation');

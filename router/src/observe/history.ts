@@ -1,13 +1,12 @@
 import type { Histogram } from './durations.ts';
 import type { Meters } from './meters.ts';
 
-/** Points that are kept: 15 minutes. */
+/** 15 minutes. */
 const POINTS = 900;
 const EVERY_MS = 1_000;
 
-/** What a point has, in this order: rates are per second, since the point before. */
+/** The fields of a point, in this order; rates are per second, since the previous point. */
 export const historyFields = [
-  /** Unix ms. */
   'at',
   'finished',
   'failed',
@@ -17,7 +16,7 @@ export const historyFields = [
   /** Prompt tokens of responses that report cached tokens. */
   'cacheable_prompt_tokens',
   'output_tokens',
-  /** Seconds of the requests that ended; NaN: there was none. */
+  /** Seconds, of the requests that ended since the previous point; NaN: none ended. */
   'first_token_p50',
   'first_token_p95',
   'token_gap_p50',
@@ -37,7 +36,7 @@ export interface HistorySources {
   readonly held: () => number;
 }
 
-/** One point a second of what the router does, from counters that there are anyway: 100 KB and some microseconds a second. */
+/** One point a second from counters that exist anyway: 100 KB, and some microseconds a second. */
 export class History {
   readonly #sources: HistorySources;
   readonly #points = new Float64Array(POINTS * WIDTH);
@@ -56,16 +55,14 @@ export class History {
     this.#counts = this.#histograms.map(({ counts }) => counts.slice());
   }
 
-  /** Called every tick. @param nowMs monotonic */
   sweep(nowMs: number): void {
-    // Ticks may come a little early.
+    // Ticks may be early by some milliseconds.
     const elapsedMs = nowMs - this.#lastMs;
     if (elapsedMs < EVERY_MS - 50) return;
     this.#lastMs = nowMs;
     const { meters, inFlight, queued, held } = this.#sources;
     const now = totalsOf(meters);
-    // Counters of workers that left long ago are dropped.
-    // What was not known before counts from 0.
+    // A total falls when the counters of a removed worker are dropped; NaN, not known, counts as 0.
     const rates = now.map((total, i) => (Math.max(0, total - (this.#before[i] || 0)) * 1_000) / elapsedMs);
     const quantiles = this.#histograms.flatMap(({ bounds, counts }, i) => {
       const recent = counts.map((count, bucket) => count - this.#counts[i]![bucket]!);
@@ -80,12 +77,11 @@ export class History {
     this.#counts = this.#histograms.map(({ counts }) => counts.slice());
   }
 
-  /** Points ever made. */
   get count(): number {
     return this.#count;
   }
 
-  /** The points that were made after the first `count`, as far as they are kept. */
+  /** The kept points after the first `count`. */
   since(count: number): number[][] {
     const first = Math.max(count, this.#count - POINTS);
     return Array.from({ length: Math.max(0, this.#count - first) }, (_, i) => {

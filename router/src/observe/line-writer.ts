@@ -1,20 +1,18 @@
-/** Where lines are written. */
 export interface LineTarget {
-  /** Writes all of it. */
   write(text: string): Promise<void>;
   /** For the last lines of a process. */
   writeSync(text: string): void;
   close?(): Promise<void>;
 }
 
-/** Lines that may wait for their target, in characters; what comes while so much waits is dropped. */
+/** Characters that may wait to be written; further lines are dropped. */
 const MAX_WAITING_CHARS = 1_048_576;
-/** A write that takes longer will not end: the other side of a pipe doesn't read. */
+/** A write that takes longer is taken for one that never ends, to a pipe without a reader. */
 const STUCK_MS = 1_000;
 
 /**
- * Writes lines in the background, several at a time. `write` never waits and never fails: a full disk or a pipe without a reader costs
- * lines, which are counted, and nothing else. Decision 0010 says why this is not pino's own destination.
+ * Writes lines in the background, several at a time. `write` never waits and never fails: with a full disk or a pipe without a reader,
+ * lines are dropped and counted. Decision 0010 says why this is not pino's own destination.
  */
 export class LineWriter {
   droppedLines = 0;
@@ -26,7 +24,7 @@ export class LineWriter {
   #writingSinceMs = 0;
   #isFailing = false;
 
-  /** @param onFailed called once for each time that writing begins to fail */
+  /** @param onFailed called when writing begins to fail */
   constructor(target: LineTarget, onFailed: (error: Error) => void) {
     this.#target = target;
     this.#onFailed = onFailed;
@@ -42,7 +40,7 @@ export class LineWriter {
     this.#writing ??= this.#writeAll();
   }
 
-  /** Resolves when nothing waits, or `ms` are over. */
+  /** Resolves when all lines are written, or after `ms`. */
   async flush(ms: number): Promise<void> {
     if (this.#writing === null) return;
     let timer: NodeJS.Timeout | undefined;
@@ -53,7 +51,7 @@ export class LineWriter {
     clearTimeout(timer);
   }
 
-  /** What still waits, at the end of the process. */
+  /** Writes the remaining lines, when the process ends. */
   flushSync(): void {
     if (this.#writing !== null && performance.now() - this.#writingSinceMs > STUCK_MS) return;
     try {
@@ -63,11 +61,10 @@ export class LineWriter {
     }
   }
 
-  /** Writes what waits, for at most `ms`, and closes its target. */
   async close(ms: number): Promise<void> {
     await this.flush(ms);
     this.flushSync();
-    // A write that hangs would hold this up too.
+    // Closing would wait for a write that never ends.
     if (this.#writing === null) await this.#target.close?.();
   }
 

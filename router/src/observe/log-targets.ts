@@ -8,10 +8,10 @@ import type { LineTarget } from './line-writer.ts';
 
 const write = promisify(writeBytes);
 
-/** How often a pipe that is full is tried again. */
+/** Time between attempts to write to a full pipe. */
 const FULL_PIPE_MS = 20;
 
-/** The standard output or error. Off the event loop, as a pipe may be one that blocks its writer. */
+/** Not written on the event loop, because a pipe may block its writer. */
 export function standardTarget(fd: 1 | 2): LineTarget {
   return {
     async write(text) {
@@ -30,7 +30,7 @@ export function standardTarget(fd: 1 | 2): LineTarget {
   };
 }
 
-/** The file of the log, and older ones beside it: `turnout.log`, `turnout.log.1`, … the higher, the older. */
+/** `turnout.log`, and older files beside it: `turnout.log.1`, … the higher, the older. */
 export class RotatingFile implements LineTarget {
   readonly #path: string;
   readonly #maxBytes: number;
@@ -39,7 +39,7 @@ export class RotatingFile implements LineTarget {
   #bytes = 0;
   #shouldReopen = false;
 
-  /** Makes the folder if need be; throws when that can't be done. */
+  /** Creates the folder; throws if that fails. */
   constructor(folder: string, maxBytes: number, maxFiles: number, name = 'turnout.log') {
     mkdirSync(folder, { recursive: true });
     this.#path = join(folder, name);
@@ -47,7 +47,7 @@ export class RotatingFile implements LineTarget {
     this.#maxFiles = maxFiles;
   }
 
-  /** Another program may have moved the file: the next line goes to one of that name. */
+  /** Another program may have renamed the file: the next line goes to a new one. */
   reopen(): void {
     this.#shouldReopen = true;
   }
@@ -63,7 +63,7 @@ export class RotatingFile implements LineTarget {
         await this.#rotate();
         continue;
       }
-      // A line that is longer than a file may be gets one of its own.
+      // A line that is longer than the limit gets a file of its own.
       const part = rest.subarray(0, end === 0 ? rest.indexOf('\n') + 1 || rest.length : end);
       await file.appendFile(part);
       this.#bytes += part.length;
@@ -100,13 +100,13 @@ export class RotatingFile implements LineTarget {
   }
 }
 
-/** How many of the first `max` bytes are whole lines. */
+/** @returns the length of the whole lines within `max` bytes */
 function endOfLines(bytes: Buffer, max: number): number {
   if (bytes.length <= max) return bytes.length;
   return max <= 0 ? 0 : bytes.lastIndexOf('\n', max - 1) + 1;
 }
 
-/** The files that the options ask for. Throws, in words for the user, when they can't be had. */
+/** Throws an error that names the option. */
 export function logFiles({ logDir, logMaxBytes, logMaxFiles }: Config): RotatingFile | undefined {
   try {
     return logDir === undefined ? undefined : new RotatingFile(logDir, logMaxBytes, logMaxFiles);

@@ -5,22 +5,20 @@ import { type RotatingFile, standardTarget } from './log-targets.ts';
 
 export type { Logger };
 
-/** The SGLang router's names of levels, and pino's. */
+/** Level names of the SGLang router, with pino's. */
 const levels = { debug: 'debug', info: 'info', warning: 'warn', error: 'error', critical: 'fatal' } as const;
 
 /** The names for `--log-level`, by pino's names. */
 const names: Readonly<Record<string, string>> = Object.fromEntries(
   Object.entries(levels).map(([name, label]) => [label, name]),
 );
-/** Milliseconds for writing the last lines. */
 const FLUSH_MS = 1_000;
 
-/** The log and its outputs. */
 export interface Log {
   readonly logger: Logger;
   droppedLines(): number;
   setLevel(level: Config['logLevel']): void;
-  /** After log rotation by another process. */
+  /** For log rotation by another process. */
   reopen(): void;
   close(): Promise<void>;
 }
@@ -69,7 +67,7 @@ export function openLog(level: Config['logLevel'], files?: RotatingFile, format?
   };
 }
 
-/** A log that the caller made and closes. */
+/** A log that the caller closes. */
 export const givenLog = (logger: Logger): Log => ({
   logger,
   droppedLines: () => 0,

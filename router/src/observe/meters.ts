@@ -4,7 +4,7 @@ import type { Worker } from '../fleet/worker.ts';
 import { Histogram, Timing } from './durations.ts';
 import type { Observer } from './observer.ts';
 
-/** Upper bounds in seconds of the gap between two tokens: from small batches on fast engines to an engine that swaps its cache. */
+/** Upper bounds in seconds of the gap between two tokens: from small batches on fast engines to an engine that swaps out its KV cache. */
 const GAP_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10,
 ];
@@ -19,9 +19,8 @@ export class Meters implements Observer {
   /** Of event streams of generations. */
   readonly firstToken = new Histogram();
   readonly tokenGap = new Histogram(GAP_BUCKETS);
-  /** Of queued requests. */
   readonly queueWait = new Histogram();
-  /** Of held requests, by the reason of the last hold. */
+  /** By the reason of the last hold. */
   readonly held = new Map<string, Histogram>();
   readonly outcomes = { complete: 0, refused: 0, cut: 0, client_left: 0 };
   /** Errors of the router itself, by code. */
@@ -44,7 +43,7 @@ export class Meters implements Observer {
     return meters;
   }
 
-  /** A request was refused before its head was complete, so there is no exchange. */
+  /** There is no exchange yet. */
   headRefused(code: string): void {
     this.refusedHeads++;
     add(this.errors, code);
@@ -91,7 +90,7 @@ export class Meters implements Observer {
     return times;
   }
 
-  /** The times of a generation. Where several workers sampled one response (`--resume`), none of them is the worker's own. */
+  /** If several workers sampled one response (`--resume`), its times are of no worker. */
   #time(x: Exchange, meters: WorkerMeters): void {
     const { endMs, firstTokenMs, lastByteMs, sentMs } = x;
     const isOfOne = x.seams.length === 0;
@@ -127,7 +126,7 @@ export class WorkerMeters {
   readonly tokenGap = new Timing();
   /** From the request to this worker to the end of its complete response. */
   readonly response = new Timing();
-  /** How often its circuit breaker went from one state to another; the states are separated by a blank. */
+  /** Key: the states of the circuit breaker before and after, separated by a blank. */
   readonly breakerChanges = new Map<string, number>();
   #breakerState: BreakerState = 'closed';
 
@@ -141,13 +140,11 @@ export class WorkerMeters {
   }
 }
 
-/** What one policy decided, and how well it knew the prompt caches. */
 export class PolicyCounts {
-  /** Placements by why they are where they are. */
   readonly decisions: Record<Why, number> = { new: 0, home: 0, moved: 0, retry: 0, target: 0, policy: 0 };
   /**
-   * Of responses whose engine reports cached tokens and whose policy predicted them: tokens of the prompts, those that the policy took for cached,
-   * those that were, and the sum of the differences of single requests.
+   * The following are of responses whose engine reports cached tokens and whose policy predicted them. `missedTokens`: the sum of the
+   * differences of single requests.
    */
   promptTokens = 0;
   predictedTokens = 0;
@@ -155,7 +152,6 @@ export class PolicyCounts {
   missedTokens = 0;
 }
 
-/** Counts by policy. */
 export class PolicyMeters implements Observer {
   readonly byPolicy = new Map<string, PolicyCounts>();
   readonly #policyFor: (x: Exchange) => string;
@@ -164,7 +160,6 @@ export class PolicyMeters implements Observer {
     this.#policyFor = policyFor;
   }
 
-  /** The exchange has a placement. */
   placed(x: Exchange): void {
     this.#of(x).decisions[x.why]++;
   }
@@ -172,7 +167,7 @@ export class PolicyMeters implements Observer {
   finished(x: Exchange): void {
     const { usage, predictedTokens } = x;
     if (usage === null || usage.cachedTokens < 0 || predictedTokens < 0) return;
-    // The engine that reports is not the one that read the prompt.
+    // The engine that reports tokens is not the one that prefilled.
     if (x.placement === null || x.placement.legs.length > 1) return;
     const counts = this.#of(x);
     counts.promptTokens += Math.max(0, usage.promptTokens);

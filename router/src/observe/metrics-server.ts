@@ -7,8 +7,10 @@ const MAX_CONNECTIONS = 64;
 
 export type MetricsText = () => Promise<{ contentType: string; text: string }>;
 
-/** Serves the metrics on a separate port, so that scrapers need no access to the data port. */
-/** @param isKnownHost null: every name is accepted */
+/**
+ * Serves the metrics on a separate port, so that scrapers need no access to the data port. @param isKnownHost null: every name is
+ * accepted
+ */
 export function createMetricsServer(metricsText: MetricsText, isKnownHost: HostTest | null): Server {
   const options = { headersTimeout: IDLE_MS, requestTimeout: IDLE_MS, connectionsCheckingInterval: IDLE_MS / 4 };
   const server = createServer(options, ({ headers }, response) => {

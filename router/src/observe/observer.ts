@@ -1,7 +1,7 @@
 import type { Exchange, Failure } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 
-/** Is notified of the ends of attempts and exchanges, and cannot change them. */
+/** Is notified of the ends of attempts and exchanges; cannot change them. */
 export interface Observer {
   /** @param waitMs until the next attempt; null: there is none */
   attemptFailed?(x: Exchange, worker: Worker, failure: Failure, detail: string, waitMs: number | null): void;

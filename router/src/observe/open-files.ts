@@ -8,14 +8,14 @@ class OpenFiles {
 
   async look(): Promise<void> {
     this.count = await readdir('/proc/self/fd').then(
-      // One of them is the folder itself.
+      // One is the open folder itself.
       (names) => names.length - 1,
       () => -1,
     );
   }
 }
 
-/** Of this process, updated for each scrape. */
+/** Updated for each scrape. */
 export const openFiles: OpenFiles = new OpenFiles();
 
 /** @returns -1 if not known */

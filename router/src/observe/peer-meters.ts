@@ -12,38 +12,36 @@ export const PEER_BOUNDS = [
 /** Whether sglang-router and vllm-router retry a request after this status of an engine. */
 const isRetried = (status: number): boolean => status >= 500 || status === 408 || status === 429;
 
-/** The requests to a path. */
 export class RouteMeters {
   readonly duration = new Histogram(PEER_BOUNDS);
-  /** Responses of engines by model and whether they were streams, separated by a blank. */
+  /** Key: the model and whether the response was a stream, separated by a blank. */
   readonly answered = new Map<string, number>();
-  /** Requests with an error response, by the code of the router's error or `http_` and the engine's status. */
+  /** Key: the code of the router's error, or `http_` and the engine's status. */
   readonly errors = new Map<string, number>();
-  /** Of requests that pairs of a prefill and a decode engine served. */
+  /** Of requests that pairs served. */
   readonly pairDuration = new Histogram(PEER_BOUNDS);
   retries = 0;
   /** Requests that failed after retries. */
   exhausted = 0;
 }
 
-/** Counts what the metrics of other routers distinguish (`--metrics-compat`). Clients choose paths: all but those of generation share one. */
+/** The counters for `--metrics-compat`. Clients choose paths, so all paths but those of generation share one label. */
 export class PeerMeters implements Observer {
-  /** By path. */
   readonly routes = new Map<string, RouteMeters>();
-  /** Responses by status and error code, separated by a blank. */
+  /** Keys are two words, separated by a blank. Here: status and error code. */
   readonly responses = new Map<string, number>();
-  /** The same for engines' responses. */
+  /** Of engines' responses, by status and error code. */
   readonly upstream = new Map<string, number>();
-  /** Choices by policy and worker, separated by a blank. */
+  /** By policy and worker. */
   readonly decisions = new Map<string, number>();
-  /** Choices by policy and model, separated by a blank. */
+  /** By policy and model. */
   readonly selections = new Map<string, number>();
-  /** What the halves of pairs did and failed to do, by role and worker, separated by a blank. */
+  /** Requests of pairs, by role and worker. */
   readonly halves = new Map<string, number>();
   readonly failedHalves = new Map<string, number>();
   /** Waits before retries, by the number of the retry. */
   readonly waits = new Map<string, { count: number; sumSecs: number }>();
-  /** Per worker in a row: above 0 successes, below 0 failures. */
+  /** Consecutive successes (above 0) or failures (below 0) of each worker. */
   readonly inRow = new Map<string, number>();
   readonly #policyFor: (x: Exchange) => string;
   readonly #modelOf: (x: Exchange) => string;

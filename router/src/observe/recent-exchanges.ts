@@ -1,20 +1,19 @@
 import type { ExchangeRow, RowListener } from './exchange-rows.ts';
 import { type RowMemory, readBlock, rowsOfBlock, textsOfBlock, writeBlock } from './row-blocks.ts';
 
-/** The oldest rows are dropped a part at a time. */
+/** The memory is divided into parts: the oldest rows are dropped a part at a time. */
 const PARTS = 16;
-/** So many rows are written at once: one by one they cost four times as much (benchmark `json-2k`: 1.5 of 25 µs). */
+/** Rows are written in batches: one by one they cost four times as much (benchmark `json-2k`: 1.5 of 25 µs). */
 const BATCH = 64;
 
 interface Part extends RowMemory {
-  /** Where each block of rows begins. */
   readonly starts: number[];
   end: number;
 }
 
 /**
- * The rows of the last exchanges, as many as fit in the memory for them. Rows are kept as bytes: the garbage collector would copy and
- * mark objects that live this long (benchmark `json-2k-observed`).
+ * The last exchanges, as many as fit. Rows are kept as bytes, because the garbage collector would copy and mark objects that live this
+ * long (benchmark `json-2k-observed`).
  */
 export class RecentExchanges implements RowListener {
   readonly isOn = true;
@@ -39,7 +38,6 @@ export class RecentExchanges implements RowListener {
     return this.#parts.reduce((sum, part) => sum + sizeOf(part), 0);
   }
 
-  /** null: no row is kept. */
   get oldest(): ExchangeRow | null {
     this.#writeNewest();
     const [first] = this.#parts;
@@ -74,7 +72,7 @@ export class RecentExchanges implements RowListener {
     // A row that is larger than a part is not kept.
   }
 
-  /** The last ones, at most so many; oldest first. */
+  /** Oldest first. */
   last(count: number): ExchangeRow[] {
     this.#writeNewest();
     const blocks: ExchangeRow[][] = [];
@@ -89,7 +87,7 @@ export class RecentExchanges implements RowListener {
     return blocks.reverse().flat();
   }
 
-  /** Those of a session, or with a request id; oldest first. */
+  /** @param id a session or a request id @returns oldest first */
   of(id: string): ExchangeRow[] {
     this.#writeNewest();
     const isOf = (row: ExchangeRow): boolean => row.id === id || row.session === id;
@@ -101,7 +99,7 @@ export class RecentExchanges implements RowListener {
   }
 
   #newPart(): Part {
-    // Shared memory, which V8 does not count: for other memory it collects its whole heap every few parts.
+    // Shared memory does not count as V8's external memory: with other memory V8 collects the whole heap every few parts.
     const bytes =
       this.#parts.length < PARTS ? Buffer.from(new SharedArrayBuffer(this.#partBytes)) : this.#parts.shift()!.bytes;
     const part = { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, bytes.length), starts: [], end: 0 };

@@ -11,7 +11,7 @@ import type { Observer } from './observer.ts';
 import { WaitWatch } from './wait-watch.ts';
 
 interface RequestLogOptions {
-  /** Finished requests are logged at info (`--access-log`) instead of debug. */
+  /** Log finished requests at info instead of debug. */
   readonly isAccessLogged: boolean;
   /** The headers that name a session, for requests whose policy did not read keys. */
   readonly sessionHeaders: readonly string[];
@@ -22,13 +22,12 @@ export const requestLogOptions = ({ accessLog, sessionHeaders }: Config): Reques
   sessionHeaders,
 });
 
-/** Everything that is logged about single requests. */
+/** The log lines about single requests. */
 export class RequestLogs {
   readonly observers: readonly Observer[];
   readonly refusals: RefusalLog;
   readonly #waits: WaitWatch;
 
-  /** @param requests those in flight */
   constructor(
     log: Logger,
     options: RequestLogOptions,
@@ -52,7 +51,7 @@ export class RequestLogs {
   }
 }
 
-/** Lines per error code and minute; the others are counted. */
+/** Per error code; further lines are counted. */
 const LINES_PER_MINUTE = 10;
 
 /** Logs a warning for every request that the router refused and every truncated response. */
@@ -92,7 +91,7 @@ export class RefusalLog implements Observer {
     );
   }
 
-  /** A request that was refused before its head was complete. */
+  /** The head of the request was not complete. */
   refusedHead({ code, status, message }: RouterError, path: string): void {
     if (!this.#limit.take(code, performance.now())) return;
     this.#log.warn({ path, code, status, bytesSent: 0, detail: message }, 'request refused');
@@ -102,13 +101,11 @@ export class RefusalLog implements Observer {
     this.#limit.sweep(nowMs);
   }
 
-  /** Logs what is summed up so far. */
   close(): void {
     this.#limit.flush();
   }
 }
 
-/** Logs failed attempts. */
 const attemptLog = (log: Logger): Observer => ({
   attemptFailed(x, worker, failure, detail, waitMs) {
     const willRetry = waitMs !== null;
@@ -117,7 +114,6 @@ const attemptLog = (log: Logger): Observer => ({
   },
 });
 
-/** Logs finished requests. */
 function exchangeLog(log: Logger, options: RequestLogOptions): RowListener {
   const level = (): 'info' | 'debug' => (options.isAccessLogged ? 'info' : 'debug');
   return {
@@ -128,7 +124,7 @@ function exchangeLog(log: Logger, options: RequestLogOptions): RowListener {
   };
 }
 
-/** Fields that say nothing are left out; what the policy chose among is for the level debug. */
+/** Fields without a value are left out; candidates are logged at debug only. */
 const fieldsOf = (row: ExchangeRow, hasCandidates: boolean): object => ({
   requestId: row.id,
   method: row.method,
@@ -206,19 +202,18 @@ interface Kind {
   left: number;
 }
 
-/** Allows `max` lines of a kind per minute. The others are counted, and summed up in one line after the minute. */
+/** Allows `max` lines of a kind per minute. The others are counted and reported in one line. */
 export class LineLimit {
   readonly #max: number;
   readonly #sumUp: (kind: string, count: number) => void;
   readonly #kinds = new Map<string, Kind>();
 
-  /** @param sumUp logs the number of suppressed lines */
   constructor(max: number, sumUp: (kind: string, count: number) => void) {
     this.#max = max;
     this.#sumUp = sumUp;
   }
 
-  /** @returns whether to log the line. `kind`: one of a few, as kinds are kept for a minute */
+  /** @param kind one of a few, as kinds are kept for a minute @returns whether to log the line */
   take(kind: string, nowMs: number): boolean {
     let state = this.#kinds.get(kind);
     if (state === undefined) this.#kinds.set(kind, (state = { sinceMs: nowMs, written: 0, left: 0 }));
@@ -230,7 +225,6 @@ export class LineLimit {
     return false;
   }
 
-  /** Sums up the minutes that have ended. */
   sweep(nowMs: number): void {
     for (const [kind, { sinceMs, left }] of this.#kinds) {
       if (nowMs - sinceMs < MINUTE_MS) continue;

@@ -1,25 +1,21 @@
 import type { Candidate } from '../exchange.ts';
 import type { ExchangeRow } from './exchange-rows.ts';
 
-/** Memory for rows. */
 export interface RowMemory {
   readonly bytes: Buffer;
   readonly view: DataView;
 }
 
-/** In place of the length of a text: the text is null, or that of the row before. */
+/** Lengths of a text that is null, or equal to that of the previous row. */
 const ABSENT = -1;
 const SAME = -2;
-/** Bytes of a length. */
 const LENGTH = 4;
 const NUMBER = 8;
 
 /**
- * Writes rows as a block: where the texts begin, how many rows there are, of each row its numbers and the lengths of its texts in UTF-16
- * units, in the order of its fields; then all texts in UTF-8. Of texts that are mostly those of the row before only this is written.
- *
- * @param from where it begins
- * @returns where it ends; beyond the memory: it does not fit, and what was written is no block
+ * Writes rows as a block: the offset of the texts, the number of rows, the numbers and text lengths (UTF-16 units) of each row in the
+ * order of its fields, then all texts in UTF-8. A text that is often that of the previous row is written only when it differs. @param
+ * from offset of the block @returns the end of the block; an end beyond the memory means that the block does not fit
  */
 export function writeBlock(rows: readonly ExchangeRow[], memory: RowMemory, from: number): number {
   const out = new BlockWriter(memory, from);
@@ -61,7 +57,6 @@ export function writeBlock(rows: readonly ExchangeRow[], memory: RowMemory, from
   return out.end();
 }
 
-/** The rows of the block that was written there. */
 export function readBlock(memory: RowMemory, from: number, to: number): ExchangeRow[] {
   const block = new BlockReader(memory, from, to);
   let before: ExchangeRow | null = null;
@@ -103,10 +98,9 @@ export function readBlock(memory: RowMemory, from: number, to: number): Exchange
   );
 }
 
-/** How many rows are in the block that was written there. */
 export const rowsOfBlock = ({ view }: RowMemory, from: number): number => view.getInt32(from + LENGTH);
 
-/** The texts of all rows of the block, to look for one that must be in them before the rows are made. */
+/** To search for a text before the rows are decoded. */
 export const textsOfBlock = ({ bytes, view }: RowMemory, from: number, to: number): string =>
   bytes.toString('utf8', from + view.getInt32(from), to);
 
@@ -114,7 +108,7 @@ class BlockWriter {
   readonly #bytes: Buffer;
   readonly #view: DataView;
   readonly #start: number;
-  /** Where a last number fits. */
+  /** The last offset at which a number fits. */
   readonly #last: number;
   #at: number;
   #texts = '';
@@ -144,7 +138,7 @@ class BlockWriter {
     if (text !== null) this.#texts += text;
   }
 
-  /** @param before the text of the row before; undefined: this is the first row */
+  /** @param before the text of the previous row; undefined: this is the first row */
   textAfter(before: string | null | undefined, text: string | null): void {
     if (text === before) this.length(SAME);
     else this.text(text);
@@ -154,7 +148,7 @@ class BlockWriter {
   end(): number {
     const textAt = this.#at;
     const end = textAt + Buffer.byteLength(this.#texts);
-    // A number that did not fit was not written.
+    // Numbers that did not fit were not written.
     if (end > this.#last) return end + NUMBER;
     this.#view.setInt32(this.#start, textAt - this.#start);
     this.#bytes.write(this.#texts, textAt);
@@ -199,7 +193,7 @@ class BlockReader {
   }
 }
 
-/** How many there are, and of each its worker and its terms up to a text that is null. */
+/** The number of candidates, and for each its worker and its terms, which end with a null. */
 function writeCandidates(candidates: readonly Candidate[] | null, out: BlockWriter): void {
   out.length(candidates === null ? ABSENT : candidates.length);
   if (candidates === null) return;

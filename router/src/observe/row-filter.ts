@@ -5,7 +5,7 @@ import type { ExchangeRow } from './exchange-rows.ts';
 const DURATION = /^(\d+(?:\.\d+)?)(ms|s|m)?$/;
 const unitMs = { ms: 1, s: 1000, m: 60_000 };
 
-/** Which exchanges are shown, as query or flags. An exchange must match all that are given. */
+/** The filter of rows, from a query or from flags; all conditions must match. */
 export const rowQuery = z.strictObject({
   session: z.string().transform(boundedKey).optional(),
   group: z.string().transform(boundedKey).optional(),
@@ -23,7 +23,7 @@ export const rowQuery = z.strictObject({
 
 export type RowQuery = z.infer<typeof rowQuery>;
 
-/** Whether a row matches: the whole session, group and status, a part of the worker's URL, the beginning of the path. */
+/** `session`, `group` and `status` must be equal, `worker` a part of the URL, `path` a prefix. */
 export function rowFilter({ session, group, worker, path, status, slow }: RowQuery): (row: ExchangeRow) => boolean {
   const wanted = status?.split(',');
   const slowMs = slow === undefined ? 0 : durationMs(slow);

@@ -1,7 +1,7 @@
 import type { ReadableStreamDefaultController, UnderlyingSource } from 'node:stream/web';
 import type { ExchangeRow, ExchangeRows } from './exchange-rows.ts';
 
-/** Rows that wait for a reader; further ones are dropped and counted. JSON of so many is made within 5 ms. */
+/** Rows that wait for a slow reader; further ones are dropped and counted. JSON of so many is made within 5 ms. */
 const MAX_WAITING = 500;
 /** Rows are sent together at most this often, because each write costs more than its rows. */
 const SEND_EVERY_MS = 50;
@@ -9,8 +9,8 @@ const SEND_EVERY_MS = 50;
 const KEEP_ALIVE_MS = 15_000;
 
 /**
- * The rows of exchanges as they end, as server-sent events: a source for a `ReadableStream`. The event `lost` says how many rows
- * its reader did not get because it reads too slowly.
+ * Streams the rows of exchanges as they end, as server-sent events. The event `lost` has the number of rows that a slow reader did not
+ * get.
  */
 export class Tap implements UnderlyingSource<Uint8Array> {
   readonly #rows: ExchangeRows;
@@ -39,11 +39,10 @@ export class Tap implements UnderlyingSource<Uint8Array> {
       clearInterval(keepAlive);
       if (this.#timer !== null) clearTimeout(this.#timer);
     };
-    // The client gets the head of the response with the first bytes.
+    // The head of the response is sent with the first bytes.
     this.#put(': listening\n\n');
   }
 
-  /** The reader has taken what it was given. */
   pull(): void {
     this.#isReaderReady = true;
     this.#sendSoon();

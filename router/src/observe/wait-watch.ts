@@ -5,9 +5,8 @@ import { REASONS } from '../fleet/worker.ts';
 import type { Logger } from './log.ts';
 import { type WaitRow, waitsOf } from './waits.ts';
 
-/** A warning is logged for requests that are queued or held for longer, and for silent streams at unhealthy workers. */
+/** A request waits for long after this time, and a stream is silent. */
 const LONG_MS = 30_000;
-/** The interval between warnings. */
 const REPEAT_MS = 30_000;
 
 /** Logs a warning while requests are held or queued for long, or wait at an unhealthy worker. */
@@ -65,10 +64,10 @@ export class WaitWatch {
   }
 }
 
-/** When its worker sent the last byte, or when the request came. */
+/** The time of the last byte from its worker, or of the request. */
 const heardMs = ({ firstByteMs, lastByteMs, startMs }: Exchange): number => (firstByteMs === 0 ? startMs : lastByteMs);
 
-/** It waits at an unhealthy worker. A stream counts only if it is silent. */
+/** Whether the request waits at an unhealthy worker; a stream only if it is silent. */
 function isSilent(x: Exchange, nowMs: number): boolean {
   const { worker } = x;
   if (!x.isCounted || worker === null || (worker.reasons & (REASONS.unhealthy | REASONS.hung)) === 0) return false;

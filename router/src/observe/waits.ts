@@ -3,14 +3,13 @@ import type { SessionHomes } from '../choose/session-homes.ts';
 import { sessionOf } from '../classify/routing-keys.ts';
 import type { Exchange, Waiting } from '../exchange.ts';
 
-/** The requests that are queued or held for one reason. */
+/** Requests that are queued or held for the same reason. */
 export interface WaitRow {
   readonly phase: Waiting['phase'];
   readonly reason: string;
   readonly count: number;
   /** As `waitText`, for the oldest one. */
   readonly waits_for: string;
-  /** The one that has waited longest. */
   readonly oldest: {
     readonly id: string;
     readonly session: string | null;
@@ -22,7 +21,7 @@ export interface WaitRow {
   };
 }
 
-/** What requests wait for before they get a worker, the longest wait first. */
+/** The longest wait first. */
 export function waitsOf(
   requests: Iterable<Exchange>,
   homes: SessionHomes,

@@ -6,7 +6,7 @@ import type { Logger } from '../observe/log.ts';
 import type { PluginPhases } from '../plugin.ts';
 import type { PluginMetrics } from './plugin-metrics.ts';
 
-/** What checks a plugin's options: a zod schema, of any release. */
+/** A zod schema, of any release. */
 export interface OptionsSchema<Options> {
   safeParse(
     value: unknown,
@@ -20,29 +20,27 @@ interface OptionsIssue {
   readonly message: string;
 }
 
-/** What a plugin is made with, beside its options. */
 export interface PluginContext {
-  /** Lines carry the plugin's name. */
+  /** Its lines have the plugin's name. */
   readonly log: Logger;
-  /** `--data-dir`: where it may keep files of its own; null: nothing is to be kept. */
+  /** `--data-dir`, for the plugin's own files; null: nothing may be kept. */
   readonly dataDir: string | null;
-  /** All of the router's options, as they were at its start. */
+  /** The options of the router at its start. */
   readonly config: Config;
   readonly fleet: Fleet;
-  /** Sends a request of the plugin's own through the router, once the router has started. */
+  /** Sends a request through the router, once the router has started. */
   readonly dispatch: Dispatch;
-  /** Metrics of its own, on the router's page. */
+  /** Adds metrics to the router's page. */
   readonly metrics: PluginMetrics;
 }
 
 /** The default export of a plugin's module. */
 export interface PluginDefinition<Options = unknown> {
-  /** In errors, logs and metrics. */
   readonly name: string;
-  /** A schema, or what makes one with the router's own zod; without it the plugin takes no options. */
+  /** A schema, or a function that makes one with the router's zod; without it the plugin has no options. */
   readonly options?: OptionsSchema<Options> | ((zod: typeof z) => OptionsSchema<Options>);
   create(options: Options, context: PluginContext): PluginPhases | Promise<PluginPhases>;
 }
 
-/** Plugins that come with the router, by name. One that no entry of `--plugin` names is not even loaded. */
+/** Built-in plugins, by name. They are imported when `--plugin` names them. */
 export type BuiltIns = Readonly<Record<string, () => Promise<PluginDefinition>>>;

@@ -14,23 +14,20 @@ interface Endpoint {
   readonly method: string;
   readonly path: string;
   readonly handler: Handler;
-  /** undefined: as long as any phase. */
+  /** undefined: --plugin-timeout-ms. */
   readonly timeoutMs: number | undefined;
   readonly maxBodyBytes: number;
 }
 
-/** Plugins are asked about whole trajectories. */
+/** Requests to plugins may have whole trajectories. */
 const MAX_BODY_BYTES = 16_777_216;
 
-/**
- * `/name`, `/name/:id/more`: nothing that would take the paths of engines, or a folder of the router's own. A parameter that may hold
- * slashes is `:id{.+}`.
- */
+/** `/name` or `/name/:id/more`. A parameter that may have slashes is `:id{.+}`. */
 const PATH = /^\/[\w.~-]+(\/(:[\w.~-]+\{\.\+\}|:?[\w.~-]+))*$/;
 
-/** The endpoints of plugins, with their access, behind the guards of plugins. */
+/** The endpoints of plugins. Their failures are contained. */
 export class PluginEndpoints {
-  /** How large the body of a request to the path may be; null: no plugin answers it. */
+  /** null: the path is not a plugin's. */
   readonly maxBytes: (path: string) => number | null;
   readonly #isForClients: (path: string) => boolean;
   readonly #isForAdmins: (path: string) => boolean;
@@ -39,7 +36,7 @@ export class PluginEndpoints {
   readonly #onFault: OnPluginFault;
   #faults = 0;
 
-  /** Throws, in words for the user, when a plugin wants a path that can't be one's own. */
+  /** Throws if a plugin asks for a path that it may not have. */
   constructor(plugins: readonly Plugin[], options: GuardOptions, onFault: OnPluginFault) {
     this.#options = options;
     this.#onFault = onFault;
@@ -52,12 +49,12 @@ export class PluginEndpoints {
     this.maxBytes = (path) => tests.find(({ isPath }) => isPath(path))?.maxBodyBytes ?? null;
   }
 
-  /** Whether clients may call it. If several routes match and differ: not. */
+  /** false if several routes match and differ. */
   areForClients(path: string): boolean {
     return this.#isForClients(path) && !this.#isForAdmins(path);
   }
 
-  /** Throws, in words for the user, when one of them is there already. */
+  /** Throws if the router has an endpoint of the same path. */
   addTo(app: Hono): void {
     const own = [...app.routes];
     for (const { plugin, method, path } of this.#endpoints) {
@@ -77,7 +74,7 @@ export class PluginEndpoints {
     };
     try {
       const answer = await inTime(Promise.resolve(handler(c, passOn)), timeoutMs ?? this.#options.timeoutMs);
-      // Who lets the next one answer has nothing to say.
+      // A handler that calls `next` needs no result.
       if (answer instanceof Response || hasPassedOn) return answer as Response;
       throw new TypeError(`${c.req.method} ${c.req.path} has to answer with a Response`);
     } catch (error) {
@@ -97,10 +94,10 @@ export function pathTest(routes: readonly string[]): (path: string) => boolean {
   return (path) => exact.has(path) || prefixes.some((prefix) => path.startsWith(prefix));
 }
 
-/** The part of a path after its last parameter; '': it ends with one. */
+/** '' if the path ends with a parameter. */
 const tailOf = (path: string): string => /:[\w.~-]+(?:\{\.\+\})?([^:]*)$/.exec(path)?.[1] ?? '';
 
-/** Whether there are requests that both routes would answer, as far as their beginnings and ends tell. */
+/** Whether a request may match both routes, by their beginnings and ends. */
 function meet(own: string, path: string): boolean {
   if (!pathTest([own])(path)) return false;
   const [ownTail, tail] = [tailOf(own), tailOf(path)];

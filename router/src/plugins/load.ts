@@ -5,22 +5,21 @@ import * as z from 'zod';
 import { importDefault, messageOf } from '../config/user-module.ts';
 import type { BuiltIns, OptionsSchema, PluginDefinition } from './definition.ts';
 
-/** What replaces the middleware of other routers: built-in plugins by the names that Python has for them. */
+/** Python names of other routers' middleware, and the built-in plugins that replace it. */
 const pythonNames: Readonly<Record<string, string>> = {
   'slime.router.middleware_hub.radix_tree_middleware.RadixTreeMiddleware': 'radix-tree',
 };
 
 const GUIDE = 'see docs/guides/write-a-plugin.md';
 
-/** A plugin that is to be made, and its options as they were checked. */
 export interface WantedPlugin {
-  /** As it was asked for: `./mine.ts`. */
+  /** As in `--plugin`. */
   readonly source: string;
   readonly definition: PluginDefinition;
   readonly options: unknown;
 }
 
-/** Finds what an entry of `--plugin` names and checks its options. Throws, in words for the user, when it can't be had. */
+/** Resolves an entry of `--plugin` and checks its options. Throws if that fails. */
 export async function loadPlugin(entry: string, builtIns: BuiltIns): Promise<WantedPlugin> {
   const at = entry.indexOf(':{');
   const source = at < 0 ? entry : entry.slice(0, at);
@@ -55,7 +54,7 @@ const PYTHON = /^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$/;
 /** `./mine.ts`, `/opt/mine.js`, `plugins/mine.mjs`; not `@scope/package`. */
 const isPath = (text: string): boolean => /^\.{0,2}[/\\]|\.[cm]?[jt]s$/.test(text);
 
-/** The file that a package installed where the router was started has as its main one; null: it has no such package. */
+/** The main file of an installed package; null: it is not installed. */
 function fileOfPackage(name: string): string | null {
   try {
     return createRequire(resolve('package.json')).resolve(name);
@@ -65,7 +64,7 @@ function fileOfPackage(name: string): string | null {
   }
 }
 
-/** Exports of a package, as its package.json has them: by condition, the main one under `.`. */
+/** The `exports` of a package.json: by condition, the main one under `.`. */
 type Exports = string | null | readonly Exports[] | { readonly [condition: string]: Exports };
 
 function importedFile(name: string): string | null {
@@ -91,7 +90,7 @@ function targetOf(exports: Exports): string | null {
   return null;
 }
 
-/** A type error of a plugin in JavaScript. */
+/** A plugin in JavaScript has no type checks. */
 function checked(source: string, exported: unknown): PluginDefinition {
   // A CommonJS module that was compiled from an ES one.
   const inner = (exported as { default?: unknown } | null | undefined)?.default ?? exported;
@@ -106,7 +105,7 @@ function checked(source: string, exported: unknown): PluginDefinition {
   return inner as PluginDefinition;
 }
 
-/** The text behind its name as its schema reads it. Without one: as if nothing were said of any option. */
+/** The options of an entry, checked by the plugin's schema; `{}` if the entry has none. */
 function optionsOf(source: string, { options }: PluginDefinition, text: string | null): unknown {
   if (options === undefined) {
     if (text === null) return {};

@@ -9,7 +9,7 @@ import {
 } from 'prom-client';
 import { metrics } from '../observe/metrics.ts';
 
-/** Makes metrics of plugins, in prom-client's terms. Their names are theirs alone. */
+/** Plugins' metrics, with the names of prom-client's options. A metric belongs to one plugin. */
 export class PluginMetrics {
   readonly #registry: Registry;
 
@@ -35,7 +35,7 @@ export class PluginMetrics {
   }
 }
 
-/** What plugins add to the page of metrics. One whose numbers can't be read is left out of it. */
+/** A metric whose values can't be read is left out. */
 export async function pluginMetricsText(registry: Registry): Promise<string> {
   const texts = await Promise.all(
     registry.getMetricsAsArray().map(({ name }) => registry.getSingleMetricAsString(name).catch(() => '')),

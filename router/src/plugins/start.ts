@@ -23,12 +23,10 @@ export interface PluginSurroundings {
   readonly builtIns: BuiltIns;
 }
 
-/** Plugins that are at work. */
 export interface PluginRoom {
-  /** Guarded, in the order in which they were named. */
+  /** Guarded, in the order of `--plugin`. */
   readonly plugins: readonly Plugin[];
   readonly endpoints: PluginEndpoints;
-  /** What they add to the page of metrics. */
   metricsText(): Promise<string>;
   close(): Promise<void>;
 }
@@ -36,13 +34,10 @@ export interface PluginRoom {
 /** A plugin needs one of these to have an effect. */
 const offered = memberNames.filter((name) => name !== 'appliesTo' && name !== 'close');
 
-/** A start that takes longer says every so often what it waits for. */
+/** A plugin that takes longer to start is logged, again after each such time. */
 const NOTICE_MS = 10_000;
 
-/**
- * Makes the plugins of `--plugin`, behind those that the program which embeds the router hands over (`given`). Throws, in words
- * for the user, when one can't be had; those that were made are closed then.
- */
+/** Loads the plugins of `--plugin`, after those in `given`. Throws if one fails; the others are closed then. */
 export async function startPlugins(
   given: readonly Plugin[],
   { live, fleet, dispatch, meters, log, builtIns }: PluginSurroundings,
@@ -51,7 +46,7 @@ export async function startPlugins(
   const options = live.of(({ pluginTimeoutMs: timeoutMs }) => ({ timeoutMs }));
   const onFault: OnPluginFault = (plugin, phase, error, count) => {
     meters.pluginFailed(plugin, labelOf(phase));
-    // One at every request would flood the log.
+    // A failure at every request would flood the log.
     if ((count & (count - 1)) === 0) log.error({ plugin, in: phase, count, err: error }, 'plugin failed');
   };
   const registry = new Registry();
@@ -100,7 +95,7 @@ export async function startPlugins(
   }
 }
 
-/** A type error of a plugin in JavaScript; ''. Found at the start, because every request would fail. */
+/** A type error of a plugin in JavaScript, found at the start; '' if there is none. */
 function problemOf(made: PluginPhases): string {
   for (const phase of memberNames) {
     const part: unknown = made[phase];
@@ -115,10 +110,10 @@ function problemOf(made: PluginPhases): string {
   return isTime ? '' : `has timeoutMs, which is no number of milliseconds from 1 to ${MAX_TIMEOUT_MS}`;
 }
 
-/** Node takes a longer one for 1 ms. */
+/** Node.js takes a longer time for 1 ms. */
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
-/** The plugins of `--plugin`, and those without which another option would not do what it says. */
+/** Also the plugins that other options need. */
 function wanted({ plugin: entries, captureChat, swapSnapshots, deployments }: Config): readonly string[] {
   const needed = [
     ...(captureChat ? ['chat-sessions'] : []),

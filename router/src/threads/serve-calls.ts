@@ -2,10 +2,10 @@ import type { MessagePort } from 'node:worker_threads';
 import { bufferOf } from '../kit/bytes.ts';
 import { LARGE_BYTES } from './sizes.ts';
 
-/** Functions that a thread runs for its callers. They may block, because the thread does nothing else. */
+/** Functions that a thread runs. They may block the thread. */
 export type Calls = Readonly<Record<string, (...args: never[]) => unknown>>;
 
-/** A call as the thread receives it. `id` 0: the thread sends no reply. */
+/** `id` 0: no reply is expected. */
 export interface Call {
   readonly id: number;
   readonly name: string;
@@ -19,8 +19,8 @@ export interface Reply {
 }
 
 /**
- * The thread's side: runs calls in the order in which they arrive. The replies to the calls of one message are sent together,
- * except for those of calls that return a promise. Large buffers in a reply are transferred, not copied: a call must not keep them.
+ * Runs the calls of a thread in their order. Replies to the calls of one message are sent together, except for calls that return a
+ * promise. Large buffers in a reply are transferred: a call must not keep them.
  */
 export function serveCalls(port: MessagePort, calls: Calls): void {
   port.on('message', (asked: readonly Call[]) => {
@@ -51,7 +51,7 @@ export function serveCalls(port: MessagePort, calls: Calls): void {
   });
 }
 
-/** Sends a message with all items; if it can't be copied, a message for each, so that one fails alone. Buffers of a failed message are kept. */
+/** Sends all items in one message; if that can't be cloned, each in its own, so that one fails alone. */
 export function sendEach<T>(
   items: readonly T[],
   post: (items: readonly T[]) => void,
@@ -65,14 +65,14 @@ export function sendEach<T>(
   }
 }
 
-/** The buffers in arguments or in an answer: the value itself, or members of an object and of objects in it. Lists are not searched. */
+/** The buffers in arguments or results: the value itself, or members of an object and of objects in it. Lists are not searched. */
 export function buffersIn(value: unknown, depth = 2): Uint8Array[] {
   if (value instanceof Uint8Array) return [value];
   if (typeof value !== 'object' || value === null || Array.isArray(value) || depth === 0) return [];
   return Object.values(value).flatMap((member) => buffersIn(member, depth - 1));
 }
 
-/** The memory that can be transferred: of large buffers that are the only ones in it. Small ones are in a pool, which can't be. */
+/** Memory that can be transferred: of large buffers that fill their memory. Small buffers are in a pool. */
 export function memoryIn(value: unknown): ArrayBuffer[] {
   const whole = buffersIn(value).filter(
     ({ length, buffer }) => length >= LARGE_BYTES && length === buffer.byteLength && buffer instanceof ArrayBuffer,

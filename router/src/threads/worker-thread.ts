@@ -10,26 +10,25 @@ export type Answer<F> = F extends (...args: never[]) => infer R ? Awaited<R> : n
 
 export interface ThreadOptions<C extends Calls> {
   readonly workerData?: unknown;
-  /** How large V8's heap of the thread may grow. Default: Node's. */
+  /** V8's heap limit of the thread. */
   readonly heapMb?: number;
-  /** The calls that `run` runs on the caller's own thread when they are small. */
+  /** Calls that `run` runs on the caller's thread for small arguments. */
   readonly here?: Partial<C>;
-  /** For these calls, the bytes of arguments above which `run` uses the thread. Default: `LARGE_BYTES`. */
+  /** The size of arguments in bytes above which `run` uses the thread. */
   readonly limits?: Partial<Record<keyof C, number>>;
   /**
-   * For a thread that has state. It starts at once. If it ends by itself, this is called, after all calls have failed, and the thread
-   * is not started again but by `restart`. Without this, the first call starts the thread, also the first call after it ended by itself.
+   * For a thread with state, which starts at once. Called when the thread ends by itself, after its calls have failed; only `restart`
+   * starts it again. Without this option the first call, also after an end, starts the thread.
    */
   readonly onDeath?: (error: Error) => void;
 }
 
-/** A call with what it gives away. */
 interface Sending {
   readonly call: Call;
   readonly transfer: readonly Transferable[];
 }
 
-/** A call failed because its thread has ended, or was not there. */
+/** The thread of a call has ended. */
 export class ThreadEnded extends Error {}
 
 interface Pending {
@@ -38,16 +37,15 @@ interface Pending {
 }
 
 /**
- * Calls functions on a worker thread. Calls of one turn of the event loop are sent in one message, as a message costs more than its
- * content. The thread runs them in order; a call that returns a promise does not delay those after it.
+ * Calls functions on a worker thread, in order; a call that returns a promise does not delay later ones. Calls of one turn of the event
+ * loop are sent in one message, because a message costs more than its content.
  */
 export class WorkerThread<C extends Calls> {
   readonly #program: string;
   readonly #options: ThreadOptions<C>;
-  /** By the number of the call, from 1 on: 0 is the number of all calls without a reply. */
+  /** By the id of the call, from 1 on. */
   readonly #pending = new Map<number, Pending>();
   #lastId = 0;
-  /** How often the thread was started. */
   starts = 0;
   #worker: Worker | null = null;
   #calls: Sending[] = [];
@@ -62,27 +60,27 @@ export class WorkerThread<C extends Calls> {
   }
 
   /**
-   * Runs a call on this thread when the buffers in its arguments are small, else on the other thread. Large buffers are given to the
-   * thread: the caller must not use them any more.
+   * Runs a call with small buffers on this thread, others on the worker thread. Large buffers are transferred: the caller must not use
+   * them any more.
    */
   run<N extends keyof C & string>(name: N, ...args: Parameters<C[N]>): Answer<C[N]> | Promise<Answer<C[N]>> {
     const here = this.#hereFor(name, args);
     if (here !== null) return here(...(args as never[])) as Answer<C[N]>;
-    // A part of a larger memory is copied, since all of that memory would be sent.
+    // A part of a larger memory is copied, because all of the memory would be sent.
     const own = args.map((arg: unknown) =>
       arg instanceof Uint8Array && arg.length < arg.buffer.byteLength ? new Uint8Array(arg) : arg,
     );
     return this.#ask<N>(name, own, own.flatMap(memoryIn)).then(withBuffers);
   }
 
-  /** As `run`, for a body that the caller keeps: the thread gets a copy, which is made in several turns of the event loop. */
+  /** As `run`, but the thread gets a copy of the body, made in several turns of the event loop. */
   runOnCopy<N extends keyof C & string>(name: N, ...args: Parameters<C[N]>): Answer<C[N]> | Promise<Answer<C[N]>> {
     if (this.#hereFor(name, args) !== null) return this.run(name, ...args);
     const [body, ...rest] = args as unknown as [Uint8Array, ...unknown[]];
     return copied(body).then((copy) => this.run(name, ...([copy, ...rest] as unknown as Parameters<C[N]>)));
   }
 
-  /** The call itself if it runs on this thread, else null. */
+  /** null: the call runs on the worker thread. */
   #hereFor<N extends keyof C & string>(name: N, args: readonly unknown[]): C[N] | null {
     const here = this.#options.here?.[name];
     if (here === undefined) return null;
@@ -112,13 +110,13 @@ export class WorkerThread<C extends Calls> {
       this.#worker ??= this.#start();
       const id = ++this.#lastId;
       this.#pending.set(id, { resolve, reject });
-      // A reply that is pending keeps the process running.
+      // A pending reply keeps the process alive.
       if (this.#pending.size === 1) this.#worker.ref();
       this.#send({ id, name, args }, transfer);
     });
   }
 
-  /** A call without a reply, to a thread that has started. */
+  /** A call without a reply. The thread must have started. */
   tell<N extends keyof C & string>(name: N, argument: Argument<C[N]>, transfer: readonly Transferable[] = []): void {
     if (!this.#isOver) this.#send({ id: 0, name, args: [argument] }, transfer);
   }
@@ -133,14 +131,14 @@ export class WorkerThread<C extends Calls> {
     await worker?.terminate();
   }
 
-  /** Starts a thread with state again, after it has ended by itself. Its state is gone. */
+  /** Starts a thread with state again after it ended. Its state is lost. */
   restart(): void {
     if (!this.#isOver || this.#isClosed) return;
     this.#isOver = false;
     this.#worker = this.#start();
   }
 
-  /** Ends the thread at once: its calls fail with the error. @returns resolves when the thread has ended */
+  /** Ends the thread at once: its calls fail with the error. */
   async abort(error: Error): Promise<void> {
     const worker = this.#worker;
     if (worker === null) return;
@@ -153,7 +151,7 @@ export class WorkerThread<C extends Calls> {
     while (this.#pending.size > 0 && !this.#isOver) await new Promise((resolve) => setImmediate(resolve));
   }
 
-  /** There is no thread: it has ended. */
+  /** The thread has ended. */
   protected get isOver(): boolean {
     return this.#isOver;
   }
@@ -189,11 +187,11 @@ export class WorkerThread<C extends Calls> {
     worker.on('message', (replies: readonly Reply[]) => {
       for (const reply of replies) this.#settle(reply);
     });
-    // It is not known of which calls these replies are.
+    // The calls of these replies are not known.
     worker.on('messageerror', (error) => this.#fail(error));
     worker.on('error', (error) => this.#end(worker, new ThreadEnded((error as Error).message, { cause: error })));
     worker.on('exit', () => this.#end(worker, new ThreadEnded('the thread ended')));
-    // Last, because a listener for messages keeps the process running.
+    // Last, because a message listener keeps the process alive.
     worker.unref();
     return worker;
   }
@@ -215,7 +213,6 @@ export class WorkerThread<C extends Calls> {
     this.#options.onDeath?.(error);
   }
 
-  /** Fails all calls that wait for a reply. */
   #fail(error: Error): void {
     const pending = [...this.#pending.values()];
     this.#pending.clear();
@@ -224,7 +221,7 @@ export class WorkerThread<C extends Calls> {
   }
 }
 
-/** The Buffers of an answer: they arrive as plain arrays of bytes. */
+/** Buffers arrive as plain Uint8Arrays. */
 function withBuffers<T>(value: T): T {
   if (value instanceof Uint8Array) return bufferOf(value) as T;
   if (typeof value !== 'object' || value === null) return value;
@@ -234,6 +231,6 @@ function withBuffers<T>(value: T): T {
   return value;
 }
 
-/** Continues with a result that may be there already: at once then. */
+/** `then` is called at once if the value is no promise. */
 export const after = <T, R>(value: T | Promise<T>, then: (value: T) => R | Promise<R>): R | Promise<R> =>
   value instanceof Promise ? value.then(then) : then(value);

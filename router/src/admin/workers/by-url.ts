@@ -5,7 +5,7 @@ import { type WorkersContext, removeWorker } from './context.ts';
 
 const named = z.looseObject({ url: z.string().optional(), worker_url: z.string().optional() });
 
-/** In the query or in a JSON body, under either name. */
+/** From the query or a JSON body. */
 async function urlOf(request: HonoRequest): Promise<string> {
   const fromQuery = request.query('url') ?? request.query('worker_url');
   if (fromQuery !== undefined && fromQuery !== '') return fromQuery;
@@ -13,14 +13,13 @@ async function urlOf(request: HonoRequest): Promise<string> {
   return found.success ? (found.data.url ?? found.data.worker_url ?? '') : '';
 }
 
-/** `/add_worker`, `/remove_worker`, `/list_workers`: workers by their URLs. */
 export function addUrlRoutes(app: Hono, context: WorkersContext): void {
   app.get('/list_workers', (c) => c.json({ urls: context.fleet.workers.map((worker) => worker.url) }));
   if (context.workerApi === 'slime') addJsonForm(app, context);
   else addTextForm(app, context);
 }
 
-/** SlimeRouter's: JSON with the requests in flight of each worker. */
+/** As in SlimeRouter. */
 function addJsonForm(app: Hono, { fleet }: WorkersContext): void {
   const inFlightByUrl = () => Object.fromEntries(fleet.workers.map((worker) => [worker.url, fleet.load(worker)]));
   const noUrl = { error: 'worker_url is required (use query ?url=... or JSON body)' };
@@ -39,7 +38,7 @@ function addJsonForm(app: Hono, { fleet }: WorkersContext): void {
   });
 }
 
-/** vllm-router's, and SGLang's before it had `/workers`: text. They answer when the worker is up; here it is at once. */
+/** As in vllm-router, and in SGLang's router before it had `/workers`. They respond when the worker is up; this router responds at once. */
 function addTextForm(app: Hono, { fleet }: WorkersContext): void {
   const noUrl = 'Failed to deserialize query string: missing field `url`';
   app.post('/add_worker', async (c) => {

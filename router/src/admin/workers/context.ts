@@ -5,24 +5,22 @@ import type { Health } from '../../fleet/health.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { Meters } from '../../observe/meters.ts';
 
-/** What the worker and probe endpoints read and steer. */
 export interface WorkersContext {
   readonly fleet: Fleet;
   readonly breakers: Breakers;
   readonly meters: Meters;
   readonly health: Health;
-  /** Whose answers they give. */
+  /** The router whose response formats are used. */
   readonly workerApi: WorkerApi;
-  /** How long a new worker may take until it counts as failed. */
+  /** A new worker counts as failed after this time. */
   readonly startupTimeoutMs: () => number;
-  /** How long an engine may take to answer a question. */
   readonly healthTimeoutMs: () => number;
   readonly isDraining: () => boolean;
-  /** Why a part of the requests fails now, beside a lack of workers; null: none does. */
+  /** Why some requests fail, apart from missing workers; null: none fails. */
   readonly problem: () => string | null;
 }
 
-/** What it has it finishes, or by force it doesn't. */
+/** Removes a worker; with `force` its requests in flight are aborted. */
 export function removeWorker(fleet: Fleet, worker: Worker, force: string | undefined): void {
   fleet.remove(worker);
   if (force === 'true' || force === '1') worker.pool.breakAll();

@@ -3,10 +3,10 @@ import { REASONS, type Worker } from '../../fleet/worker.ts';
 import type { Timing } from '../../observe/durations.ts';
 import type { WorkersContext } from './context.ts';
 
-/** How each form spells that engines are spoken to over HTTP. */
+/** The value of `connection_mode` in each worker API. */
 const connectionModes: Readonly<Record<WorkerApi, string>> = { slime: 'http', sglang: 'HTTP', vllm: 'Http' };
 
-/** A worker as the REST endpoints show it: the fields of the form first, then what only this router knows. */
+/** A worker for the REST endpoints: the fields of the API first, then this router's own. */
 export function describe(context: WorkersContext, worker: Worker) {
   const { workerApi, fleet } = context;
   const { labels } = worker;
@@ -43,20 +43,20 @@ export function describe(context: WorkersContext, worker: Worker) {
   };
 }
 
-/** vllm-router’s `GET /workers/{url}` has fewer fields than its list. */
+/** In vllm-router `GET /workers/{url}` has fewer fields than the list. */
 export function describeBriefly(context: WorkersContext, worker: Worker) {
   const { url, model_id, is_healthy, ...more } = describe(context, worker);
   return { url, model_id, is_healthy, ...more };
 }
 
-/** From its health: `draining` once it was removed, `pending` until its first good check, `failed` when that took too long or a later one failed. */
+/** `draining` after its removal, `pending` until the first passed health check, `failed` if that takes too long or a later check fails. */
 function statusOf({ startupTimeoutMs }: WorkersContext, worker: Worker): 'pending' | 'ready' | 'failed' | 'draining' {
   if ((worker.reasons & REASONS.draining) !== 0) return 'draining';
   if (worker.isProven) return (worker.reasons & REASONS.unhealthy) === 0 ? 'ready' : 'failed';
   return performance.now() - worker.addedMs > startupTimeoutMs() ? 'failed' : 'pending';
 }
 
-/** While a new worker has not answered. The others add workers in a job of their own; here its health checks are that. */
+/** Other routers add workers in a job; here the health checks of a new worker stand for it. */
 function jobOf(context: WorkersContext, worker: Worker) {
   if (worker.isProven) return {};
   const timestamp = Math.floor((Date.now() - (performance.now() - worker.addedMs)) / 1000);
@@ -64,7 +64,7 @@ function jobOf(context: WorkersContext, worker: Worker) {
   return { job_status: { job_type: 'AddWorker', worker_url: worker.url, status, message: worker.problem, timestamp } };
 }
 
-/** Mean times of the generations that ended in the last minute; null if there were none. */
+/** Means of the generations that ended in the last minute; null: none ended. */
 function lastMinuteOf({ meters }: WorkersContext, { url }: Worker) {
   const of = meters.byWorker.get(url);
   const secs = (timing: Timing | undefined): number | null => {

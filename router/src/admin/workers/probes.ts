@@ -4,11 +4,10 @@ import { shownLoads } from '../../fleet/load-watch.ts';
 import type { Role } from '../../fleet/worker.ts';
 import type { WorkersContext } from './context.ts';
 
-/** What load balancers and operators ask: is it up, does it serve, how much has it to do. */
 export function addProbes(app: Hono, { fleet, workerApi, isDraining, problem, healthTimeoutMs }: WorkersContext): void {
   const isVllm = workerApi === 'vllm';
   app.get('/health', (c) => {
-    // As SlimeRouter has answered since it knows kinds of workers; before that it passed the path on.
+    // As SlimeRouter since it has kinds of workers; before that it forwarded the path.
     if (workerApi === 'slime') return c.json({ status: 'ok', ...countsOf(fleet) });
     if (!isVllm) return c.text('OK');
     const sick = fleet.workers.filter((worker) => !worker.isHealthy).map(({ url }) => url);
@@ -36,7 +35,7 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining, problem, he
   });
 }
 
-/** vllm-router's form for pairs. */
+/** As in vllm-router. */
 const halvesOf = ({ workers }: Fleet) =>
   Object.fromEntries(
     (['prefill', 'decode'] as const).map((role) => {
@@ -50,7 +49,7 @@ const countsOf = ({ workers }: Fleet) => ({
   total_workers: workers.length,
 });
 
-/** Of pairs it takes one of each. */
+/** Pairs need one worker of each role. */
 function canServe({ workers, servesPairs }: Fleet): boolean {
   const roles: readonly Role[] = servesPairs ? ['prefill', 'decode'] : ['regular'];
   return roles.every((role) => workers.some((worker) => worker.role === role && worker.isHealthy));

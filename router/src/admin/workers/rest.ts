@@ -6,15 +6,14 @@ import { checkJson } from '../../config/check-input.ts';
 import { type WorkersContext, removeWorker } from './context.ts';
 import { describe, describeBriefly } from './describe.ts';
 
-/** `POST /workers/{id}/breaker`: what the breaker is from now on; `auto`: what it finds itself. */
+/** `POST /workers/{id}/breaker`. `auto`: the breaker decides. */
 const forcedBreaker = z.strictObject({ state: z.enum(['open', 'closed', 'auto'] satisfies ForcedState[]) });
 
-/** `POST /workers/{id}/drain`: whether the worker gets no new requests. */
 const drain = z.strictObject({ state: z.enum(['on', 'off']) });
 
 const UUID = /^[\da-f]{8}-[\da-f]{4}-[\da-f]{4}-[\da-f]{4}-[\da-f]{12}$/i;
 
-/** The normal form of a path has no empty segments, so `http://` in it has lost a slash. */
+/** A normalised path has no empty segments: `http://` in it has lost a slash. */
 const urlIn = (id: string): string => id.replace(/^(https?):\/+/i, '$1://');
 
 type IdContext = Context<object, '/workers/:id'>;
@@ -22,7 +21,7 @@ type IdContext = Context<object, '/workers/:id'>;
 const notFound = (c: IdContext, id: string): Response =>
   c.json({ error: `Worker ${id} not found`, code: 'WORKER_NOT_FOUND' }, 404);
 
-/** `/workers`: the SGLang gateway's form, which slime uses to register and to find ids, or vllm-router's. */
+/** `/workers` as in the SGLang gateway, which slime uses, or as in vllm-router. */
 export function addRestRoutes(app: Hono, context: WorkersContext): void {
   const { fleet, breakers, health, workerApi } = context;
   const isVllm = workerApi === 'vllm';
@@ -140,7 +139,7 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
   );
 }
 
-/** A port, or nothing, or no word of it. */
+/** null or absent: no port. */
 const bootstrapPort = z.int().min(1).max(65_535).nullish();
 const apiKey = z
   .string()
@@ -152,31 +151,31 @@ const known = {
   priority: z.int().min(0).nullish(),
   cost: z.number().min(0).nullish(),
   bootstrap_port: bootstrapPort,
-  // For this worker, in place of --worker-api-key. Never shown again, so not among the labels.
+  // Replaces --worker-api-key for this worker. It is never shown, so it is not a label.
   api_key: apiKey,
 };
 
-/** `POST /workers`, as today's SGLang gateway takes it. Fields that have no effect here are kept and shown again. */
+/** `POST /workers` of the SGLang gateway. Fields without effect here are kept as labels. */
 export const newWorker = z.looseObject({
   ...known,
   url: z.string().min(1),
   labels: z.record(z.string(), z.string()).nullish(),
 });
 
-/** `PUT` and `PATCH /workers/{id}`: what is not named stays; a label of null is taken away. */
+/** `PUT` and `PATCH /workers/{id}`. Absent fields stay; null removes a label. */
 const changedWorker = z.looseObject({
   ...known,
   url: z.string().nullish(),
   labels: z.record(z.string(), z.string().nullable()).nullish(),
 });
 
-/** The labels that fields come to, over those that were there. */
+/** @param before the labels so far */
 function labelsFrom(
   fields: Readonly<Record<string, unknown>>,
   labels: Readonly<Record<string, string | null>>,
   before: Readonly<Record<string, string>> = {},
 ): Readonly<Record<string, string>> {
-  // Without a prototype: the names in it are the caller's.
+  // No prototype: the caller chooses the names.
   const all = Object.create(null) as Record<string, string>;
   Object.assign(all, before);
   const change = (key: string, value: unknown): void => {

@@ -7,7 +7,6 @@ import type { Config } from '../../config/options.ts';
 const PROMPT = 'Hello';
 const TOKENS = 4;
 
-/** The lengths of the lists in a response. */
 interface Sampled {
   readonly ids: number;
   readonly logprobs: number;
@@ -103,7 +102,7 @@ function cachedIn(text: string): boolean {
 
 const PLUGIN = 'rollout-fields';
 
-/** What the fields of rollout inference need of the engine and of the options of their plugin. */
+/** Checks what rollout fields need of the engine and of their plugin's options. */
 export function checkRolloutFields({ kind, returnsRoutedExperts }: EngineFacts, config: Config): Finding[] {
   const entry = config.plugin.find((each) => each === PLUGIN || each.startsWith(`${PLUGIN}:`));
   const isLoaded = entry !== undefined || config.swapSnapshots !== undefined || config.deployments.length > 0;

@@ -9,7 +9,7 @@ import { readAnswer } from '../../tinker/read-answer.ts';
 import type { Sample } from '../../tinker/sample.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 
-/** The most that programs ask for: the default limit of vLLM, too. */
+/** The default limit of vLLM. */
 const TOP = 20;
 
 const TIMEOUT_MS = 10_000;
@@ -83,7 +83,7 @@ async function checkAdapters({ facts: { kind }, asker }: Checked, config: Config
   );
 }
 
-/** What the Tinker API needs beside engines: the directory of checkpoints and the trainer. */
+/** Checks the directory of checkpoints and the trainer. */
 export async function checkTinker({ tinkerWeights, tinkerTrainer }: Config): Promise<Finding[]> {
   const findings: Finding[] = [];
   if (tinkerWeights !== undefined) {

@@ -85,7 +85,7 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
 const RESOLVE =
   'correct the name in its URL, or the DNS of this machine (on Kubernetes: the service and its namespace; in a container: its network)';
 
-/** A busy engine needs time for a few tokens. */
+/** For a few tokens of a busy engine. */
 const GENERATION_MS = 60_000;
 
 async function whyUnreachable(
@@ -120,7 +120,6 @@ async function checkTokenizer(engine: Parameters<typeof probe>[0], encode: Encod
   return note(`its tokenizer could not be compared with --tokenizer-path: ${verdict.reason}`);
 }
 
-/** What the engine's facts mean for the features of the router. */
 function describe(facts: EngineFacts): Finding[] {
   if (facts.kind === 'openai') {
     return [

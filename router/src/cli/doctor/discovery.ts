@@ -60,7 +60,7 @@ function readyUrl(pod: Pod, options: PodOptions): string[] {
   return reading.state === 'ready' ? [reading.worker.url] : [];
 }
 
-/** It is a problem if none is ready. */
+/** A problem if no pod is ready. */
 function count(pods: readonly Pod[], options: PodOptions, which: string): Finding {
   const ready = pods.flatMap((pod) => readyUrl(pod, options)).length;
   return (ready > 0 ? ok : problem)(`${pods.length} pods ${which}, ${ready} of them ready`);

@@ -79,7 +79,7 @@ function checkFleet(known: ReadonlyMap<string, EngineFacts>): Finding[] {
   ];
 }
 
-/** A client and an engine connection for each of some thousand streams. */
+/** Each stream has a client and an engine connection. */
 const FEW_FILES = 8_192;
 
 /** Checks Node.js, ports, limits, and every file that a start reads. */

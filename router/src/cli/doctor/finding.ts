@@ -1,4 +1,3 @@
-/** The result of one check. */
 export interface Finding {
   readonly state: 'ok' | 'note' | 'problem';
   readonly text: string;

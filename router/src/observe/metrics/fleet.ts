@@ -3,7 +3,6 @@ import type { Timing } from '../durations.ts';
 import type { Meters, WorkerMeters } from '../meters.ts';
 import { type MetricSpec, type Sample, counter, each, gauge, one, sums } from './spec.ts';
 
-/** @returns a summary by worker */
 const timing = (name: string, help: string, read: (of: WorkerMeters) => Timing): MetricSpec => ({
   name,
   type: 'summary',

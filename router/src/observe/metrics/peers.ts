@@ -33,7 +33,7 @@ const routes =
   ({ peers }: MetricSources): Sample[] =>
     [...(peers?.routes ?? [])].flatMap(([route, of]) => read(route, of));
 
-/** Counts by two words. */
+/** Keys of `counts` are two words. */
 const pairs = (
   counts: ReadonlyMap<string, number> | undefined,
   names: readonly [string, string],
@@ -44,7 +44,6 @@ const pairs = (
     return { labels: { ...more, [names[0]]: words.slice(0, blank), [names[1]]: words.slice(blank + 1) }, value };
   });
 
-/** Of one role, by worker. */
 const halves = (counts: ReadonlyMap<string, number> | undefined, role: Role): Sample[] =>
   pairs(counts, ['role', 'worker'])
     .filter(({ labels }) => labels['role'] === role)

@@ -13,7 +13,6 @@ const ofIndex = (name: string, help: string, read: (size: IndexSize) => number):
 const samples = <T>(byName: ReadonlyMap<string, T>, read: (of: T) => number): Sample[] =>
   Array.from(byName, ([policy, of]) => ({ labels: { policy }, value: read(of) }));
 
-/** What policies decided, and how well they knew the prompt caches of engines. */
 export const policyMetrics: readonly MetricSpec[] = [
   counter(
     'turnout_policy_decisions_total',

@@ -8,7 +8,7 @@ const byWorker = (meters: Meters, read: (of: WorkerMeters) => number | null): Sa
     return value === null ? [] : [{ labels: { worker }, value }];
   });
 
-/** @param counts by value, the last one for all that are larger */
+/** @param counts by value; the last one has all larger values */
 function countBuckets(name: string, counts: Float64Array | undefined): Sample[] {
   if (counts === undefined) return [];
   let total = 0;

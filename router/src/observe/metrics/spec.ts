@@ -36,7 +36,7 @@ export interface MetricSources {
   readonly breakers: Breakers;
   readonly stalls: StallWatch;
   readonly loopLag: { readonly histogram: Histogram };
-  /** How often event streams are read; null: as they come. */
+  /** null: event streams are not delayed. */
   readonly pace: { readonly delayMs: number; readonly delayedReads: number } | null;
   readonly logging: { droppedLines(): number };
   readonly found: { readonly discovery: Discovery | null };
@@ -45,7 +45,7 @@ export interface MetricSources {
   readonly swaps: { readonly counters: SwapCounters; readonly answers: { readonly lags: Float64Array } } | null;
   readonly resume: ResumeCounters | null;
   readonly tracing: { readonly export: { readonly counters: Readonly<Record<string, number>> } } | null;
-  /** The exchanges of GET /explain. */
+  /** null: no exchanges are kept. */
   readonly recent: { readonly size: number; readonly bytes: number } | null;
   readonly policyMeters: { readonly byPolicy: ReadonlyMap<string, PolicyCounts> };
   readonly table: { indexSizes(): ReadonlyMap<string, IndexSize> };
@@ -53,18 +53,15 @@ export interface MetricSources {
   readonly peers: PeerMeters | null;
 }
 
-/** Generations that were continued, or not; null where none is. */
 interface ResumeCounters {
   readonly resumed: ReadonlyMap<string, number>;
   readonly unresumed: ReadonlyMap<string, number>;
   readonly resumedTokens: number;
 }
 
-/** What weight swaps did; null where they are off. */
 export interface SwapCounters {
   readonly engines: () => ReadonlyMap<string, number>;
   readonly ended: ReadonlyMap<string, number>;
-  /** Seconds by engine and stage. */
   readonly stageSecs: ReadonlyMap<string, ReadonlyMap<string, number>>;
   readonly swapTimes: Histogram;
   readonly waiting: () => number;
@@ -73,7 +70,6 @@ export interface SwapCounters {
   readonly openSecs: () => number;
 }
 
-/** What the Tinker API serves; null where it is off. */
 export interface TinkerCounters {
   readonly sessions: number;
   readonly sampling: number;
@@ -85,7 +81,6 @@ export interface TinkerCounters {
   readonly adapters: number;
 }
 
-/** The counters of the trajectory store. */
 export interface TrajectoryCounters {
   readonly stored: number;
   readonly dropped: number;
@@ -101,12 +96,11 @@ export interface TrajectoryCounters {
   readonly sentEarly: number;
 }
 
-/** A metric and how its values are read. */
 export interface MetricSpec {
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram' | 'summary';
   readonly help: string;
-  /** Those of its samples, except `le`; left out: none. */
+  /** Labels of the samples, except `le`. */
   readonly labels?: readonly string[];
   readonly read: (sources: MetricSources) => Sample[];
 }

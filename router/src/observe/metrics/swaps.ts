@@ -5,7 +5,6 @@ const read =
   ({ swaps }) =>
     swaps === null ? [] : make(swaps.counters);
 
-/** Weight swaps. */
 export const swapMetrics: readonly MetricSpec[] = [
   gauge(
     'turnout_swap_engines',

@@ -5,7 +5,6 @@ const kept =
   ({ tinker }) =>
     tinker === null ? [] : one(tinker.counts()[name]);
 
-/** The Tinker API. */
 export const tinkerMetrics: readonly MetricSpec[] = [
   gauge('turnout_tinker_sessions', 'Open Tinker sessions.', kept('sessions')),
   gauge('turnout_tinker_sampling_sessions', 'Open sampling sessions of Tinker clients.', kept('sampling')),

@@ -11,7 +11,7 @@ import {
 import { version } from '../../config/version.ts';
 import type { Logger } from '../log.ts';
 
-/** Spans that are not sent yet, those of the batch on its way included: about 4 MB. */
+/** Spans that are not sent yet, including the batch in flight: about 4 MB. */
 const MAX_SPANS = 2_048;
 const BATCH_SPANS = 512;
 /** A collector that does not answer must not keep the router from stopping. */
@@ -22,7 +22,7 @@ export interface SpanExportOptions {
   readonly log: Logger;
 }
 
-/** Collectors take traces at this path, and it is left out where one address is given for all signals. */
+/** The path of the OTLP specification, if the URL has none. */
 export function tracesUrl(endpoint: string): string {
   const url = new URL(endpoint);
   if (url.pathname === '/') url.pathname = '/v1/traces';
@@ -55,13 +55,12 @@ export class SpanExport {
     this.#tracer = this.#provider.getTracer('turnout', version);
   }
 
-  /** @param startMs as all times of spans: of the wall clock @param parent null: the span begins a trace */
+  /** @param startMs of the wall clock @param parent null: the span begins a trace */
   start(name: string, kind: SpanKind, startMs: number, parent: SpanContext | null): Span {
     const context = parent === null ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, parent);
     return this.#tracer.startSpan(name, { kind, startTime: startMs }, context);
   }
 
-  /** Sends what is left, for a short time at most. */
   async close(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     const limit = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_MS)));

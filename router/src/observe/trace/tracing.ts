@@ -16,14 +16,13 @@ export interface TracingOptions extends SpanExportOptions {
   readonly sampleRatio: number;
 }
 
-/** A sampled request in flight. */
 interface Traced {
   readonly request: Span;
-  /** The last attempt; null: none has begun, or it failed. */
+  /** null: no attempt is open. */
   attempt: Span | null;
-  /** The wall clock when the monotonic one was 0: the same for all spans of the request. */
+  /** Added to monotonic times to get those of the wall clock; one value for all spans of the request. */
   readonly originMs: number;
-  /** How much of `heldMs` its spans have, and how many of the failures. */
+  /** The part of `heldMs`, and the number of failures, that spans report already. */
   heldMs: number;
   failures: number;
 }
@@ -43,10 +42,10 @@ export class Tracing implements Observer {
     this.export = new SpanExport(options);
   }
 
-  /** The exchange has a placement, and its attempt begins. */
+  /** Its attempt begins. */
   placed(x: Exchange): void {
     const known = x.state(this.#traced);
-    // A request without an entry after its first attempt is not sampled.
+    // No entry after the first attempt: the request is not sampled.
     if (known === null && x.attempts > 0) return;
     const traced = known ?? this.#begin(x);
     if (traced === null) return;
@@ -56,7 +55,7 @@ export class Tracing implements Observer {
     traced.heldMs = x.heldMs;
     const why = { 'turnout.policy': this.#options.policyOf(x), 'turnout.reason': x.why };
     traced.request.addEvent('choose', why, originMs + nowMs);
-    // An attempt with a stale connection is not always made again at the same worker.
+    // After a stale connection the next attempt may be at another worker.
     if (traced.attempt !== null) traced.attempt.end(originMs + nowMs);
     traced.attempt = this.export.start('attempt', SpanKind.CLIENT, originMs + nowMs, traced.request.spanContext());
     traced.attempt.setAttributes(attemptAttributes(x));
@@ -71,7 +70,7 @@ export class Tracing implements Observer {
     traced.failures = x.failures.length;
     const { attempt, originMs } = traced;
     const about = { 'error.type': failure, 'turnout.worker': worker.url, 'turnout.detail': detail };
-    // A stale connection is replaced within the attempt, and a prefill engine may fail after it did its part.
+    // A stale connection is replaced within the attempt; a prefill engine may fail after its part is done.
     if (isAside || failure === 'stale') {
       attempt.addEvent('failure', about, originMs + performance.now());
       return;
@@ -88,7 +87,7 @@ export class Tracing implements Observer {
     const traced = known ?? this.#begin(x);
     if (traced === null) return;
     const { request, attempt, originMs } = traced;
-    // It was held until it ended.
+    // The request was held when it ended.
     if (x.heldMs > traced.heldMs) this.#stage(traced, 'hold', x.endMs - x.heldMs + traced.heldMs, x.endMs, x.heldFor);
     if (attempt !== null) this.#endAttempt(x, attempt, originMs);
     const session = sessionOf(x, this.#options.sessionHeaders);
@@ -110,7 +109,7 @@ export class Tracing implements Observer {
     const isSampled =
       parent === null ? Math.random() < this.#options.sampleRatio : (parent.traceFlags & TraceFlags.SAMPLED) !== 0;
     if (!isSampled) {
-      // Engines decide as the router did. A parent that is not sampled says so itself.
+      // Without the header engines would sample by themselves. An unsampled parent's header passes as it is.
       if (parent === null && x.outcome === null) this.#setUnsampled(x);
       return null;
     }
@@ -123,7 +122,7 @@ export class Tracing implements Observer {
     return traced;
   }
 
-  /** Ids that nothing records need only differ: six random words would cost 2.4 us (Node 24.21). */
+  /** Ids that are not recorded only have to differ; six random words would cost 2.4 µs (Node 24.21). */
   #setUnsampled(x: Exchange): void {
     this.#unsampled = (this.#unsampled + 1) % 2 ** 28;
     const number = (2 ** 28 + this.#unsampled).toString(16);
@@ -176,7 +175,7 @@ function operationOf(path: string): string {
   return /\/(?:chat|messages|responses)/.test(path) ? 'chat' : 'text_completion';
 }
 
-/** Never a body, a header or a query, except session, group and model. */
+/** Without bodies, headers and queries, except session, group and model. */
 function requestAttributes(x: Exchange, session: string, policy: string): Attributes {
   const { error, status, usage } = x;
   const group = groupOf(x) || undefined;
@@ -204,7 +203,6 @@ function requestAttributes(x: Exchange, session: string, policy: string): Attrib
   };
 }
 
-/** Of an attempt, when it begins. */
 function attemptAttributes(x: Exchange): Attributes {
   const legs = x.placement?.legs ?? [];
   const worker = legs.at(-1)?.worker;
@@ -223,7 +221,7 @@ function attemptAttributes(x: Exchange): Attributes {
   };
 }
 
-/** The status that the client got; undefined: none. */
+/** The client's status; undefined: none. */
 const shownStatus = ({ error, status }: Exchange): number | undefined =>
   status > 0 ? status : error?.status || undefined;
 

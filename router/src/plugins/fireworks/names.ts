@@ -6,16 +6,15 @@ import type { ExchangeView } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
 import { type ResourceNames, engineName, readNames, servedName } from './resource-names.ts';
 
-/** What comes before the paths of engines in those of Fireworks. */
+/** The prefix of engines' paths in those of Fireworks. */
 const PREFIX = '/inference';
 /** Only requests with this prefix can be Fireworks requests. It ends with `c` because vLLM itself serves `/inference/v1/generate`. */
 export const ALIASED = { pathPrefix: `${PREFIX}/v1/c` };
 const ALIAS = /^\/inference(\/v1\/(?:chat\/)?completions)(?:\?|$)/;
 
-/** Whether the client asked by a path of Fireworks. */
 export const cameByPath = ({ clientPath }: ExchangeView): boolean => ALIAS.test(clientPath);
 
-/** What a request calls its model; null: the body has none, or no name of a Fireworks resource. */
+/** @returns null: the body has no model, or one that is not a name of a Fireworks resource */
 export function namesIn(body: Buffer): ResourceNames | null {
   if (finder.find(body, 0, body.length, span) < 0 || span[0]! < 0) return null;
   const text = readString(body, span[0]!, span[1]!);
@@ -24,9 +23,9 @@ export function namesIn(body: Buffer): ResourceNames | null {
 const finder = new MemberFinder(['model']);
 const span = new Int32Array(2);
 
-/** Takes requests by the paths and with the names of Fireworks to engines, which have other ones (`--fireworks-names`). */
+/** Maps paths and model names of Fireworks to those of engines (`--fireworks-names`). */
 export function fireworksNames(scope: FireworksNames, models: FleetModels): Plugin {
-  // Where engines serve different models, the name decides which of them may get the request.
+  // If engines serve different models, the name decides which engines are eligible.
   models.alias = (name) => {
     const names = readNames(name);
     return names === null ? name : servedName(names, (each) => models.isServed(each)) || name;
@@ -46,7 +45,7 @@ export function fireworksNames(scope: FireworksNames, models: FleetModels): Plug
         const name = engineName(names, worker.models ?? new Map(), worker.engine);
         return name === '' ? body : (withMembers(body, { model: JSON.stringify(name) }) ?? body);
       };
-      // A worker whose first health check has just passed was not asked yet.
+      // After its first health check a worker's models are not known yet.
       return worker.models === null ? models.lookAgain().then(renamed) : renamed();
     },
   };

@@ -12,11 +12,9 @@ interface Parts {
   readonly fleet: Fleet;
   readonly models: FleetModels;
   readonly log: Logger;
-  /** The plugin `rollout-fields` is loaded. */
   readonly hasRolloutFields: boolean;
 }
 
-/** What clients of Fireworks need of any fleet. */
 export const fireworksPlugins = (
   scope: FireworksNames,
   { fleet, models, log, hasRolloutFields }: Parts,
@@ -26,11 +24,11 @@ export const fireworksPlugins = (
   ...(hasRolloutFields ? [] : [ignoredFields(log)]),
 ];
 
-/** Fields of requests that only the plugin `rollout-fields` answers. Engines ignore them without a word. */
+/** Fields that need the plugin `rollout-fields`. Engines ignore them. */
 const FIELDS = ['include_routing_matrix', 'raw_output', 'echo_last', 'perf_metrics_in_response'];
 const finder = new MemberFinder(FIELDS);
 
-/** Where the plugin `rollout-fields` is not loaded: names its fields in the log, each once, and in the head of the response. */
+/** Reports ignored fields in the response head, and once in the log. */
 function ignoredFields(log: Logger): Plugin {
   const found: StateKey<string> = {};
   const logged = new Set<string>();
@@ -67,8 +65,8 @@ const DEPLOYMENT = 'fireworks-deployment';
 const names = [DEPLOYMENT, 'fireworks-model'];
 
 /**
- * Adds to responses what clients of Fireworks read of a request (`ServerMetrics` in fireworks-ai 1.2.28), as far as it is known when the
- * head is sent: of an event stream not its tokens and times.
+ * Adds the headers that `ServerMetrics` of fireworks-ai 1.2.28 reads, as far as the values are known when the head is sent: of an event
+ * stream without its tokens and times.
  */
 function fireworksMetricHeaders(scope: FireworksNames, fleet: Pick<Fleet, 'inFlight'>): Plugin {
   /** Heads of whole responses, which are sent after their body is complete. */

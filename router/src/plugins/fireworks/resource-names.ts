@@ -1,7 +1,7 @@
 import { SWAPPED_ADAPTER, adapterModel } from '../../engines/adapters.ts';
 import type { EngineKind } from '../../engines/engine.ts';
 
-/** What a client of Fireworks asks for: '' for a part that it does not name. */
+/** '' for a part that the client does not name. */
 export interface ResourceNames {
   /** accounts/{account}/models/{model} */
   readonly model: string;
@@ -9,7 +9,7 @@ export interface ResourceNames {
   readonly deployment: string;
 }
 
-/** Clients may send the model of a streamed chunk back, with the snapshot after an `@`. */
+/** Clients may repeat the model of a streamed chunk, which ends with `@` and the snapshot. */
 const MODEL = /^(accounts\/[^/#@\s]+\/models\/[^/#@\s]+)(?:@[^/#@\s]*)?$/;
 const DEPLOYMENT = /^accounts\/[^/#@\s]+\/deployments\/[^/#@\s]+$/;
 
@@ -26,7 +26,7 @@ export function readNames(text: string): ResourceNames | null {
   return model === undefined || !(hash < 0 || DEPLOYMENT.test(deployment)) ? null : { model, deployment };
 }
 
-/** @returns the name under which engines serve the model; '' if they don't by any name that is like it */
+/** @returns the name by which engines serve the model; '' if they don't serve it */
 export function servedName({ model }: ResourceNames, isServed: (name: string) => boolean): string {
   const last = model.slice(model.lastIndexOf('/') + 1);
   return [model, last].find((name) => name !== '' && isServed(name)) ?? '';
@@ -46,7 +46,7 @@ export const engineName = (
     ? adapterModel(kind, SWAPPED_ADAPTER, baseModel(served))
     : servedName(names, (name) => served.has(name)) || baseModel(served);
 
-/** The first model that is no adapter: adapters have a parent. */
+/** The first model without a parent: adapters have one. */
 function baseModel(served: ReadonlyMap<string, string>): string {
   for (const [name, json] of served) {
     const { parent } = JSON.parse(json) as { parent?: string | null };

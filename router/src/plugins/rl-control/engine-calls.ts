@@ -3,7 +3,6 @@ import { isDone, jsonValue } from '../../forward/control/report.ts';
 import { MemberFinder, scanItems } from '../../kit/json-scan.ts';
 import type { Dispatch, DispatchResponse } from '../../listen/dispatch.ts';
 
-/** A request for engines. */
 export interface EngineRequest {
   readonly method: string;
   /** Path and query. */
@@ -12,16 +11,16 @@ export interface EngineRequest {
   readonly body: Uint8Array;
 }
 
-/** An engine's response, or the reason why it has not responded. */
+/** An engine's response, or why there is none. */
 export type Outcome =
   | { readonly status: number; readonly body: Buffer; readonly isTruncated: boolean; readonly ms: number }
   | { readonly code: 'upstream_unreachable' | 'upstream_timeout'; readonly message: string };
 
-/** The part of a response that is passed on. */
+/** Longer responses are truncated. */
 const MAX_BYTES = 1_048_576;
 const timeouts: ReadonlySet<string> = new Set(['request_timeout', 'first_byte_timeout']);
 
-/** Sends the request to one engine, as a client would that names it. */
+/** As a client's request that names the engine. */
 export async function callEngine(dispatch: Dispatch, worker: Worker, request: EngineRequest): Promise<Outcome> {
   const startMs = performance.now();
   const headers = { ...request.headers, 'x-turnout-worker': worker.engineUrl };
@@ -47,7 +46,7 @@ async function beginningOf(response: DispatchResponse): Promise<{ body: Buffer; 
   return { body: Buffer.concat(parts).subarray(0, MAX_BYTES), isTruncated: bytes > MAX_BYTES };
 }
 
-/** Sends a control request to all engines, as a client would that names none. Called with all engines of the fleet. */
+/** As a client's request that names no engine. @param engines all engines of the fleet */
 export async function callAll(
   dispatch: Dispatch,
   engines: readonly Worker[],
@@ -65,7 +64,7 @@ export async function callAll(
 const finder = new MemberFinder(['worker', 'status', 'body', 'error', 'ms']);
 const resultsFinder = new MemberFinder(['results']);
 
-/** By the URL of the engine. Bodies stay as the engines wrote them. */
+/** By the URL of the engine; bodies stay as they are. */
 function outcomesIn(report: Buffer): Map<string, Outcome> {
   const outcomes = new Map<string, Outcome>();
   const spans = new Int32Array(10);
@@ -92,12 +91,11 @@ const refusedWith = (error: string, body: Buffer): Outcome => ({
   message: body.toString(),
 });
 
-/** The JSON of a response. */
 export const outcomeJson = ({ id, url }: Worker, outcome: Extract<Outcome, { status: number }>): string =>
   `{"worker_id":${JSON.stringify(id)},"url":${JSON.stringify(url)},"status":${outcome.status},` +
   `"latency_ms":${Math.round(outcome.ms)},"body":${jsonValue(outcome.body)}${outcome.isTruncated ? ',"body_truncated":true' : ''}}`;
 
-/** The report of several engines: 200 if all did it, else 207. */
+/** The status is 200 if all engines succeeded, else 207. */
 export function fanOutJson(outcomes: readonly (readonly [Worker, Outcome])[]): { status: 200 | 207; json: string } {
   const results: string[] = [];
   const failed: object[] = [];

@@ -2,7 +2,7 @@ import type { EngineKind } from '../../engines/engine.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import { REASONS, type Worker } from '../../fleet/worker.ts';
 
-/** What engines can do, in the words of smg 1.13. */
+/** Capabilities, by the names of smg 1.13. */
 const NOTHING = { pause_modes: [], update_from: [], abort: false, flush_cache: false, sleep_wake: false };
 const capabilities: Readonly<Record<EngineKind, object>> = {
   sglang: {
@@ -23,7 +23,7 @@ const capabilities: Readonly<Record<EngineKind, object>> = {
   openai: { ...NOTHING, reports_weight_version: false },
 };
 
-/** An engine: its worker with the lowest rank, and the number of its workers. */
+/** `worker` is the one with the lowest rank, `ranks` the number of workers. */
 export interface Engine {
   readonly worker: Worker;
   readonly ranks: number;
@@ -73,7 +73,7 @@ export function rowOf({ worker, ranks }: Engine) {
   };
 }
 
-/** What a selector may name: the labels, and fields of the row. */
+/** The names for selectors: labels, and fields of the row. */
 export function labelsOf(row: ReturnType<typeof rowOf>): Record<string, string> {
   const { id, url, base_url, engine, model_id: model, worker_type, connection_mode, health, weight_version } = row;
   const version = weight_version === null ? {} : { weight_version };

@@ -21,17 +21,17 @@ interface Parts {
   readonly fleet: Fleet;
   readonly dispatch: Dispatch;
   readonly paths: ControlPaths;
-  /** The router would answer these paths itself. Known once all endpoints are. */
+  /** Set when all endpoints are known. */
   readonly own: { readonly isOwn: (path: string) => boolean };
 }
 
 /**
- * The paths with which clients of the SGLang Model Gateway (smg 1.13 with `--enable-rl`) list and control engines. Engines get these requests
- * as they get any other control request of a client.
+ * The API with which clients of the SGLang Model Gateway (smg 1.13 with `--enable-rl`) list and control engines. Requests to engines take
+ * the way of any other control request.
  */
 export const rlControl = ({ fleet, dispatch, paths, own }: Parts): Plugin => ({
   name: 'rl-control',
-  // No other request asks it.
+  // Only for its routes.
   pathPrefix: '/v1/rl/',
   appliesTo: () => false,
   timeoutMs: MAX_WAIT_MS,
@@ -89,7 +89,7 @@ export const rlControl = ({ fleet, dispatch, paths, own }: Parts): Plugin => ({
       return c.body(json, status, JSON_TYPE);
     });
 
-    /** By the id of any of its ranks. */
+    /** The id of any rank names the engine. */
     function engineNamed(c: Context): ReturnType<typeof enginesOf>[number] | Response {
       const id = c.req.param('id') ?? '';
       const worker = fleet.workers.find((each) => each.id === id);

@@ -1,10 +1,8 @@
-/** Where a selector is wrong. */
 export interface SelectorProblem {
   readonly offset: number;
   readonly message: string;
 }
 
-/** Whether an engine with these labels is selected. */
 export type Selector = (labels: Readonly<Record<string, string>>) => boolean;
 
 const KEY = /[\w./-]+/y;

@@ -11,7 +11,6 @@ import { responseIdReader } from './response-id.ts';
 
 const PATH = '/v1/responses';
 
-/** A stored response that a request needs. */
 interface Needed {
   readonly id: string;
   /** URL of the worker that has it. */
@@ -65,7 +64,7 @@ export function storedResponses(fleet: Fleet, thread: BodyThread, state: StateMa
   };
 }
 
-/** @returns what the body says; nothing for a body that is too large to be read */
+/** @returns no id for a body that is too large to be read */
 const bodyOf = ({ head, body }: ExchangeView, thread: BodyThread): Promise<PreviousResponse> =>
   new Promise((resolve, reject) => {
     const nothing: PreviousResponse = { id: null, isStored: true };

@@ -1,12 +1,12 @@
 import type { StateMap } from '../../choose/state.ts';
 
-/** Beyond this number, or this many characters of ids, the responses that were used longest ago are forgotten. */
+/** Beyond this number, or this many characters of ids, the least recently used responses are forgotten. */
 export const MAX_RESPONSES = 100_000;
 const MAX_CHARS = 8_388_608;
 /** Longer ids are not remembered; those of engines have 37 characters. */
 const MAX_ID_CHARS = 256;
 
-/** The URL of the worker that stored each response. It outlives the router through its state. */
+/** The URL of the worker that stored each response, kept over restarts in `state`. */
 export class ResponseHomes {
   /** Least recently used first. */
   readonly #urls = new Map<string, string>();

@@ -2,12 +2,12 @@ import type { ResponseObserver } from '../../exchange.ts';
 import { MemberFinder, keyIs, readString, scanMembers } from '../../kit/json-scan.ts';
 import { EventSplitter, dataOf, joined } from '../../kit/sse.ts';
 
-/** Neither the head of a body nor an event is kept beyond this size: its id is not read then. */
+/** At most so much of a body or event is kept to find the id. */
 const MAX_KEPT_BYTES = 1_048_576;
 
 /**
- * Reads the id of a response of the Responses API: the member `id` of a body, or of the `response` in the first event of a stream that
- * has one (`response.created`, `response.completed` at the latest). What follows is not read.
+ * Finds the id of a response of the Responses API: the member `id` of a body, or of the `response` in the first event that has one
+ * (`response.created`, `response.completed` at the latest). Later bytes are not read.
  */
 export const responseIdReader = (isStream: boolean, found: (id: string) => void): ResponseObserver =>
   isStream ? new StreamReader(found) : new BodyReader(found);
