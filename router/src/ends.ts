@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Exchange, Outcome } from './exchange.ts';
 import type { Worker } from './fleet/worker.ts';
-import { endWith, tooLong } from './forward/errors.ts';
+import { finalEvent, sendError, tooLong } from './forward/errors.ts';
 import type { PairNotes } from './forward/attempt-context.ts';
 import type { NextTry } from './forward/failover.ts';
 import type { RouterError } from './kit/errors.ts';
@@ -32,7 +32,7 @@ export class Ends implements PairNotes {
   /** A plugin responds in the engine's place. */
   answer(x: Exchange, { status, contentType, body }: PluginAnswer, listener: ResultListener<Exchange>): void {
     const head = ownHead(status, STATUS_CODES[status] ?? '', `content-type: ${contentType}\r\n`, body.length);
-    x.isAnswerOut = true;
+    x.headGoesTo(x.sink);
     listener.began?.(x, head);
     x.sink.head(head);
     const isWanted = (): boolean => x.outcome === null;
@@ -73,7 +73,15 @@ export class Ends implements PairNotes {
   end(x: Exchange, error: RouterError, detail: string = error.message, mayAddEvent = true): void {
     if (x.outcome !== null) return;
     x.activity?.abort();
-    this.finish(x, endWith(x, error, detail, mayAddEvent));
+    x.error = error;
+    if (x.isAnswerOut && !x.sink.takeBack()) {
+      x.sink.cut(detail, mayAddEvent ? finalEvent(x, error) : '');
+      return this.finish(x, 'cut');
+    }
+    x.status = error.status;
+    x.headGoesTo(x.sink);
+    sendError(x.sink, error, x.dialect);
+    this.finish(x, 'refused');
   }
 
   /** What the request held is released, then plugins and observers learn of its end, and the next request may go on. */

@@ -173,7 +173,7 @@ export interface Waiting {
 export type Why = 'new' | 'home' | 'moved' | 'retry' | 'target' | 'policy';
 
 /** Maximum bytes of a response that are read while its engine loads weights and its client does not take them. */
-export const READ_ON_BYTES = 4_194_304;
+const READ_ON_BYTES = 4_194_304;
 
 /** A plugin's state: a list, because a request has few. */
 interface StateEntry {
@@ -190,7 +190,6 @@ const NO_SEAMS: readonly Seam[] = [];
 export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<unknown> {
   readonly head: RequestHead;
   readonly body: RequestBody;
-  /** A plugin of the router may wrap it, until the response begins. */
   sink: Sink;
   readonly startMs: number;
   /** True when the router created the request id: policies don't use it. */
@@ -271,9 +270,9 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   status = 0;
   /** The engine's response is an event stream. */
   isStream = false;
-  /** So many bytes of the response are read although the client does not take them, because what was sampled so far is needed now. */
+  /** So many bytes of the response are read although the client does not take them. */
   readOnBytes = 0;
-  /** The head of a response was passed to the sink: no retry and no other response is possible. */
+  /** See `headGoesTo`. */
   isAnswerOut = false;
   /** When the first byte of the response was sent (monotonic ms); 0: none was. */
   firstByteMs = 0;
@@ -316,6 +315,53 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** The client disconnected, or sent a malformed body. */
   ended(_client: unknown, result: Result): void {
     this.#listener.ended(this, result);
+  }
+
+  /** Puts a sink before the client's, until the response begins. */
+  wrapSink<Wrapper extends Sink>(wrap: (sink: Sink) => Wrapper): Wrapper {
+    const sink = wrap(this.sink);
+    this.sink = sink;
+    return sink;
+  }
+
+  /** The request is sent for the client that has this digest (`tenant`). */
+  actFor(tenant: string): void {
+    this.keyDigest = tenant === '' ? null : Buffer.from(tenant, 'hex');
+  }
+
+  /** The body of the present attempt is one for this path: plugins go by it, too. */
+  useEnginePath(path: string): void {
+    this.path = path;
+    if (path !== this.head.target) this.engineTarget = path;
+  }
+
+  /** @param isFirst the placer has not held it before: what other holds took is not part of the maximum */
+  heldBy(placer: Placer, isFirst: boolean): void {
+    if (isFirst) this.isOverdue = false;
+    this.placer = placer;
+  }
+
+  /** @param isAfresh the next attempt is for a request of its own, with retries of its own */
+  attemptFailed(failed: FailedAttempt, isAfresh = false): void {
+    this.failures = isAfresh ? [failed] : [...this.failures, failed];
+    this.answeredBy = null;
+  }
+
+  /** The head of a response goes to this sink. If the sink is the client's, no retry and no other response is possible. */
+  headGoesTo(sink: Sink): void {
+    if (sink === this.sink) this.isAnswerOut = true;
+  }
+
+  /** @param isNeeded what was sampled so far is needed now, also where the client reads slowly: so much of it is read */
+  readOn(isNeeded: boolean): void {
+    this.readOnBytes = isNeeded ? READ_ON_BYTES : 0;
+    if (isNeeded) this.sink.source?.resume();
+  }
+
+  /** The response to a request for the router's own endpoints, which is not in flight, is complete. */
+  ownResponseSent(): void {
+    this.body.release();
+    this.outcome ??= 'complete';
   }
 
   state<State>(key: StateKey<State>): State | null {

@@ -36,6 +36,7 @@ export type {
 } from './phases/exchange-view.ts';
 export {
   type AttemptFailure,
+  type NoPart,
   type Plugin,
   type PluginAnswer,
   type PluginPhases,

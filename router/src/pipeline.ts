@@ -89,11 +89,8 @@ export class Pipeline implements ResultListener<Exchange> {
   /** The policy is asked again when something changes, and a last time after the maximum. */
   #hold(x: Exchange, choice: Hold): void {
     if (x.isOverdue) return this.#ends.end(x, heldTooLong(choice));
-    const expired = (): void => {
-      x.isOverdue = true;
-      this.#choose(x);
-    };
-    this.#stages.holdQueue.hold(x, choice.hold, choice.maxMs, x.placer!, () => this.#choose(x), expired);
+    const again = (): void => this.#choose(x);
+    this.#stages.holdQueue.hold(x, choice.hold, choice.maxMs, x.placer!, again, again);
   }
 
   /** Plugins see the response on its way to the client, and the body for this worker before it is sent. */

@@ -13,6 +13,11 @@ export interface PluginRefusal {
   readonly retryAfterSecs?: number;
 }
 
+/** What a plugin says that has no part in a request. */
+export interface NoPart {
+  readonly takesPart: false;
+}
+
 /** A plugin's response in place of an engine's. */
 export interface PluginAnswer {
   readonly status: number;

@@ -54,8 +54,7 @@ const tooLarge = (maxBytes: number): RouterError =>
 
 function refuse(x: Exchange, error: RouterError): void {
   sendError(x.sink, error, 'plain');
-  x.body.release();
-  x.outcome = 'complete';
+  x.ownResponseSent();
 }
 
 async function answer(app: Hono, x: Exchange): Promise<void> {
@@ -87,8 +86,7 @@ async function answer(app: Hono, x: Exchange): Promise<void> {
   } catch (error) {
     sendError(sink, new RouterError('internal_error', (error as Error).message), 'plain');
   } finally {
-    body.release();
-    x.outcome = 'complete';
+    x.ownResponseSent();
   }
 }
 
@@ -103,8 +101,7 @@ export function modelList(models: FleetModels): (x: Exchange) => boolean {
       x.sink.head(ownHead(200, 'OK', 'content-type: application/json\r\n', body.length));
       x.sink.body(body, 0, body.length);
       x.sink.end();
-      x.body.release();
-      x.outcome ??= 'complete';
+      x.ownResponseSent();
     });
     return true;
   };

@@ -63,9 +63,7 @@ export class FullWorkers implements Placer {
       const message = 'Every worker has as many requests as it may (--worker-max-inflight). Retry later.';
       return new RouterError('too_many_requests', message);
     }
-    // The maximum wait of the policy's own hold says nothing about this hold.
-    if (x.placer !== this) x.isOverdue = false;
-    x.placer = this;
+    x.heldBy(this, x.placer !== this);
     return { hold: 'workers_full', maxMs: queueTimeoutMs };
   }
 

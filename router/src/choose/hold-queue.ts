@@ -97,6 +97,7 @@ export class HoldQueue {
     const leftMs = Math.max(0, maxMs - (holds.beforeMs.get(holder) ?? 0));
     const timer = setTimeout(() => {
       this.leave(x);
+      x.isOverdue = true;
       expired();
     }, leftMs);
     this.size++;

@@ -234,7 +234,7 @@ export class Attempt implements UpstreamUser, Source {
       if (pace !== null) this.#paced = new PacedReads(pace, () => this.#readOn());
     }
     if (this.#rules?.isAside(this) === true) return this.#relayFrom(head);
-    if (this.sink === this.x.sink) this.x.isAnswerOut = true;
+    this.x.headGoesTo(this.sink);
     const isSent = this.#isRequestSent && !this.#connection.hasUnsent;
     // No retry is possible, so the body is not needed any more. Plugins may have kept a part of it.
     if (isSent && this.x.plugins.isEmpty) this.x.body.free();

@@ -129,19 +129,6 @@ export const cutError = (code: CutCode): RouterError => new RouterError(code, cu
 export const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>
   new RouterError('queue_timeout', `Held for ${maxMs} ms (${hold}). Retry later.`);
 
-/** Ends the response with an error: as the whole response where none has begun, else it is truncated. @returns the outcome */
-export function endWith(x: Exchange, error: RouterError, detail: string, mayAddEvent: boolean): 'refused' | 'cut' {
-  x.error = error;
-  if (x.isAnswerOut && !x.sink.takeBack()) {
-    x.sink.cut(detail, mayAddEvent ? finalEvent(x, error) : '');
-    return 'cut';
-  }
-  x.status = error.status;
-  x.isAnswerOut = true;
-  sendError(x.sink, error, x.dialect);
-  return 'refused';
-}
-
 /** Answers with the router's own error: the whole answer, none of it the engine's. */
 export function sendError(sink: Sink, error: RouterError, dialect: Dialect): void {
   const body = Buffer.from(errorJson(error, dialect));

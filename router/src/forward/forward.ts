@@ -100,7 +100,7 @@ export class Forwarder implements ResultListener<Leading> {
   }
 
   ended({ x, worker }: Leading, result: Result): void {
-    if (result.kind === 'failed') x.failures = [...x.failures, { worker, failure: result.failure }];
+    if (result.kind === 'failed') x.attemptFailed({ worker, failure: result.failure });
     this.#listener.ended(x, result);
   }
 }

@@ -27,7 +27,7 @@ export interface DispatchRequest {
   /** The request needs no API key and may be a control request. Default false: keys are checked as for a client's request. */
   readonly isTrusted?: boolean;
   /** Called with the request before its first phase: sets the state that a plugin of the caller reads, and may set what `classify` may set. */
-  readonly prepare?: (x: ExchangeView) => void;
+  prepare?(x: ExchangeView): void;
 }
 
 export interface DispatchResponse {
@@ -96,7 +96,7 @@ export class Dispatcher {
         if (sent.length > 0) body.push(bufferOf(sent));
         body.finish();
       }
-      call.begin(this.#pipeline.dispatch(head, body, call.sink, request.prepare));
+      call.begin(this.#pipeline.dispatch(head, body, call.sink, (x) => request.prepare?.(x)));
       if (isStream) void call.send(sent, body);
     }
     return call.response();

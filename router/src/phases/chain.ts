@@ -3,7 +3,7 @@ import type { Worker } from '../fleet/worker.ts';
 import { RouterError, internalError } from '../kit/errors.ts';
 import { throwLater } from '../kit/throw-later.ts';
 import { pluginFailed } from './plugin-failed.ts';
-import { type Plugin, type PluginAnswer, type PluginRefusal, Refused } from '../plugin.ts';
+import { type NoPart, type Plugin, type PluginAnswer, type PluginRefusal, Refused } from '../plugin.ts';
 import type { Sink } from '../wire/sink.ts';
 import { listeningSink } from './listening-sink.ts';
 import { type Changer, responseSink } from './response-sink.ts';
@@ -33,9 +33,8 @@ export class PluginChain {
     return this.#plugins.some((plugin) => plugin[phase] !== undefined);
   }
 
-  /** The chain when a plugin finds that it has no part in the exchange, in its `classify`. */
-  without(name: string): PluginChain {
-    return new PluginChain(this.#plugins.filter((plugin) => plugin.name !== name));
+  without(plugin: Plugin): PluginChain {
+    return new PluginChain(this.#plugins.filter((each) => each !== plugin));
   }
 
   /** Calls a phase of each plugin that has it, for phases that return nothing. */
@@ -60,6 +59,8 @@ export class PluginChain {
         try {
           const asked = plugin[phase]?.(x);
           const said: unknown = (asked instanceof Promise ? await asked : asked) ?? null;
+          if (phase === 'classify' && (said as NoPart | null)?.takesPart === false)
+            x.plugins = x.plugins.without(plugin);
           if (said === null || phase === 'classify') continue;
           return phase === 'admit' ? refusalOf(said as PluginRefusal) : (said as PluginAnswer);
         } catch (error) {

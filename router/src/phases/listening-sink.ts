@@ -50,7 +50,7 @@ class ListeningSink extends PassingSink {
     if (this.#listeners.some(({ holds }) => holds !== undefined)) {
       this.#held = new HeldBytes(this.#x, this.inner, head.isEventStream ? null : head.contentLength);
     }
-    if (this.inner === this.#x.sink) this.#x.isAnswerOut = true;
+    this.#x.headGoesTo(this.inner);
     this.inner.head(head);
   }
 

@@ -280,7 +280,7 @@ class ResponseSink extends PassingSink {
   #sendHead(head: ResponseHead, hasBody: boolean): void {
     this.#out.isChunked = hasBody && head.isChunked && head.contentLength < 0;
     this.#isHeadOut = true;
-    this.#x.isAnswerOut = true;
+    this.#x.headGoesTo(this.inner);
     this.inner.head(head);
   }
 

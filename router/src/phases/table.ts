@@ -1,6 +1,14 @@
 import type { Worker } from '../fleet/worker.ts';
 import type { ResponseObserver } from '../exchange.ts';
-import type { AttemptFailure, PluginAnswer, PluginRefusal, PluginRoutes, ValueCutter, ValueTaker } from '../plugin.ts';
+import type {
+  AttemptFailure,
+  NoPart,
+  PluginAnswer,
+  PluginRefusal,
+  PluginRoutes,
+  ValueCutter,
+  ValueTaker,
+} from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { ExchangeView } from './exchange-view.ts';
 import { problemOfAnswer, problemOfBytes, problemOfChoice, problemOfListener, problemOfRefusal } from './problems.ts';
@@ -60,10 +68,10 @@ export const phases = {
     'once, when the head is complete',
     'return whether the plugin takes part in this request',
   ]),
-  classify: inTime<(x: X) => Later<void>>([
+  classify: inTime<(x: X) => Later<void | NoPart>>([
     'x',
     'before the queue',
-    'set `x.key`, `x.group`, `x.model`, `x.isLastTurn`, `x.target`; a value that is set here is not read from the request',
+    'set `x.key`, `x.group`, `x.model`, `x.isLastTurn`, `x.target`; a value that is set here is not read from the request. Return `{ takesPart: false }` if only the body could say that the plugin has no part in the request',
   ]),
   admit: inTime<(x: X) => Later<PluginRefusal | null>>(
     [

@@ -160,7 +160,7 @@ export class ResumeSink extends PassingSink {
     // The engine's own chunk lines pass with its bytes.
     this.#out.isChunked = this.#mode !== 'plain' && hasBody && head.isChunked && head.contentLength < 0;
     this.#isHeadOut = true;
-    if (this.inner === this.#x.sink) this.#x.isAnswerOut = true;
+    this.#x.headGoesTo(this.inner);
     this.inner.head(head);
   }
 

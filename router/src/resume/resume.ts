@@ -162,14 +162,13 @@ export class Resume {
     const version = isOwn ? name : ([now, known].find((each) => each?.name === name)?.version ?? null);
     // A request for the rest is a request of its own, with retries of its own. Without progress it is the same one.
     const isNew = hasProgress || failure === 'aborted';
-    x.failures = [...(isNew ? [] : x.failures), { worker, failure: isNew ? failure : 'reset' }];
+    x.attemptFailed({ worker, failure: isNew ? failure : 'reset' }, isNew);
     const { offset: at } = generation;
     if (hasProgress) {
       const seam: Seam = { at, worker: worker.url, version, cause: failure };
       x.seams = [...x.seams, seam];
     }
     followed.fruitless = hasProgress ? 0 : followed.fruitless + 1;
-    x.answeredBy = null;
     followed.worker ??= worker;
     add(this.resumed, failure);
     this.resumedTokens += at - before;

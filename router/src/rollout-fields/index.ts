@@ -74,7 +74,7 @@ export const rolloutFields: PluginDefinition<Options> = {
     };
     // Deployments of one fleet share its engines, so what they ran at the start.
     const baseIdentity = config.deployments[0]?.['base-identity'] ?? config.swapBaseIdentity;
-    return new RolloutRequests(NAME, { ...own, baseIdentity }, fleet, layersOf);
+    return new RolloutRequests({ ...own, baseIdentity }, fleet, layersOf);
   },
 };
 

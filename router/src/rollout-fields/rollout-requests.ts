@@ -3,7 +3,7 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { StateKey } from '../phases/exchange-view.ts';
-import { type PluginAnswer, type PluginPhases, Refused } from '../plugin.ts';
+import { type NoPart, type PluginAnswer, type PluginPhases, Refused } from '../plugin.ts';
 import { cameByPath } from '../plugins/fireworks/names.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { WorkerThread, after } from '../threads/worker-thread.ts';
@@ -42,7 +42,6 @@ const PATHS = ['/v1/completions', '/v1/chat/completions'];
 
 /** The fields of rollout inference: what engines do not have is made of what they have. */
 export class RolloutRequests implements PluginPhases {
-  readonly #name: string;
   readonly #options: RolloutOptions;
   readonly #fleet: Fleet;
   readonly #layersOf: (worker: Worker, model: string) => Promise<LayerFacts | null>;
@@ -52,14 +51,11 @@ export class RolloutRequests implements PluginPhases {
   });
   readonly #asking: StateKey<Asking> = {};
 
-  /** @param name of the plugin */
   constructor(
-    name: string,
     options: RolloutOptions,
     fleet: Fleet,
     layersOf: (worker: Worker, model: string) => Promise<LayerFacts | null>,
   ) {
-    this.#name = name;
     this.#options = options;
     this.#fleet = fleet;
     this.#layersOf = layersOf;
@@ -70,17 +66,13 @@ export class RolloutRequests implements PluginPhases {
   }
 
   /** Only the body says whether the plugin takes part. */
-  async classify(x: Exchange): Promise<void> {
+  async classify(x: Exchange): Promise<void | NoPart> {
     const body = await new Promise<Buffer>((resolve) => x.body.whenJoined(resolve));
     const isChat = x.path === PATHS[1];
     const fields = await this.#thread.runOnCopy('fields', body, isChat, cameByPath(x));
-    if (fields === null) {
-      x.plugins = x.plugins.without(this.#name);
-      return;
-    }
+    if (fields === null) return { takesPart: false };
     const isStream = !('problem' in fields) && fields.isStream;
-    const keepAlive = isStream ? new KeepAliveSink(x.sink) : null;
-    if (keepAlive !== null) x.sink = keepAlive;
+    const keepAlive = isStream ? x.wrapSink((sink) => new KeepAliveSink(sink)) : null;
     x.setState(this.#asking, {
       fields,
       engine: null,

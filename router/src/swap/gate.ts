@@ -85,10 +85,8 @@ export class Gate implements SwapGate {
     if (typeof maxMs !== 'number') return maxMs;
     const wasHeld = x.state(this.#held) !== null;
     if (closed.includes('refuse') || maxMs === 0 || (wasHeld && x.isOverdue)) return this.#refuse();
-    // The maximum wait of the policy's own hold says nothing about this hold.
-    if (!wasHeld) x.isOverdue = false;
     x.setState(this.#held, true);
-    x.placer = this;
+    x.heldBy(this, !wasHeld);
     return { hold: 'weight_swap', maxMs };
   }
 

@@ -136,20 +136,20 @@ export class Sampling {
     name: 'tinker',
     // Loading an adapter takes its time.
     timeoutMs: 600_000,
-    appliesTo: (x: Exchange) => {
-      const job = x.state(this.#job);
-      if (job === null) return false;
-      // The trajectories are those of the client whose key asked.
-      if (job.future.tenant !== '') x.keyDigest = Buffer.from(job.future.tenant, 'hex');
-      const key = keyOf(job.sample);
-      // `SamplingClient.sample()` makes a key for each call, which is never used again.
-      if (key !== '') x.key = { kind: 'session', value: key, source: 'header:x-session-id', mayBeSingle: true };
-      return true;
-    },
+    appliesTo: (x) => x.state(this.#job) !== null,
     // Without a key there is nothing to place by but load, whatever the policy is.
     choose: (x: Exchange, workers) => (x.state(this.#job)?.sample.seqId === '' ? this.#leastBusy(x, workers) : workers),
     requestBody: (x: Exchange, body, worker) => this.#bodyFor(x, body, worker),
   };
+
+  #prepare(x: Exchange, job: Job): void {
+    x.setState(this.#job, job);
+    // The trajectories are those of the client whose key asked.
+    x.actFor(job.future.tenant);
+    const key = keyOf(job.sample);
+    // `SamplingClient.sample()` makes a key for each call, which is never used again.
+    if (key !== '') x.key = { kind: 'session', value: key, source: 'header:x-session-id', mayBeSingle: true };
+  }
 
   #leastBusy(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
     const untried = workers.filter((worker) => !x.tried.includes(worker));
@@ -166,8 +166,7 @@ export class Sampling {
     const { options, weights } = this.#parts;
     if (worker.engine === null && options.areKindsKnown) throw new Refused(notIdentified(worker));
     const path = samplePath(worker, options.vllmApi);
-    x.path = path;
-    if (path !== job.path) x.engineTarget = path;
+    x.useEnginePath(path);
     const { adapter, snapshot } = source;
     const refusal = snapshot === null ? null : weights.whyOthers(worker, snapshot);
     if (refusal !== null) throw new Refused(refusal);
@@ -237,7 +236,7 @@ export class Sampling {
         body,
         signal: stop.signal,
         isTrusted: true,
-        prepare: (x) => x.setState(this.#job, job),
+        prepare: (x: Exchange) => this.#prepare(x, job),
       });
       return await this.#read(response, job);
     } catch (error) {

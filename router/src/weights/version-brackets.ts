@@ -1,4 +1,4 @@
-import { type Exchange, READ_ON_BYTES, type Seam } from '../exchange.ts';
+import type { Exchange, Seam } from '../exchange.ts';
 import type { ExchangeView } from '../phases/exchange-view.ts';
 import type { Label } from './engine-label.ts';
 import type { EngineWeights, LoadStage, WeightSource } from './engine-weights.ts';
@@ -122,8 +122,7 @@ export class VersionBrackets {
     for (const { bracket, tap } of this.#at(worker)) {
       const { x } = bracket;
       if (stage === 'loaded') bracket.loadedAt = x.readOnBytes > 0 ? tap.end : -1;
-      else x.readOnBytes = stage === 'paused' ? READ_ON_BYTES : 0;
-      if (stage === 'paused') x.sink.source?.resume();
+      else x.readOn(stage === 'paused');
     }
   }
 

@@ -136,7 +136,7 @@ const claims: Record<keyof Sink, (sink: Sink, last: LastSink) => void> = {
 
 /** An exchange, as far as sinks read it. */
 const exchangeOf = (sink: Sink): Exchange =>
-  ({ sink, outcome: null, isAnswerOut: false, head: { method: 'POST' } }) as unknown as Exchange;
+  ({ sink, outcome: null, headGoesTo: () => {}, head: { method: 'POST' } }) as unknown as Exchange;
 
 const fail = (_: Plugin, error: unknown): never => {
   throw error;

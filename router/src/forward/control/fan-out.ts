@@ -180,7 +180,7 @@ function respond(x: Exchange, results: readonly ControlResult[], listener: Resul
   const { status, json } = report(results);
   const body = Buffer.from(json);
   const head = ownHead(status, STATUS_CODES[status]!, 'content-type: application/json\r\n', body.length);
-  x.isAnswerOut = true;
+  x.headGoesTo(x.sink);
   listener.began?.(x, head);
   x.sink.head(head);
   x.sink.body(body, 0, body.length);

@@ -1,4 +1,4 @@
-import { type Exchange, READ_ON_BYTES, type ResponseObserver } from '../../exchange.ts';
+import type { Exchange, ResponseObserver } from '../../exchange.ts';
 import type { LoadStage } from '../../weights/engine-weights.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { ExchangeView, StateKey } from '../../phases/exchange-view.ts';
@@ -47,7 +47,7 @@ export class PolicyVersion {
     const every: Plugin = {
       name: 'snapshot',
       appliesTo: ({ isGeneration }) => isGeneration,
-      requestBody: (x, body, worker) => this.#sent(x, body, worker),
+      requestBody: (x: Exchange, body, worker) => this.#sent(x, body, worker),
       responseHead: (x, head) => this.#head(x, head),
       observeResponse: (x, head) => this.#names(x, head),
       finished: (x) => this.#finished(x),
@@ -63,9 +63,9 @@ export class PolicyVersion {
     this.plugins = [every, labelled];
   }
 
-  #sent(x: ExchangeView, body: Buffer, worker: Worker): Buffer {
+  #sent(x: Exchange, body: Buffer, worker: Worker): Buffer {
     const followed = x.state(this.#followed) ?? {
-      x: x as Exchange,
+      x,
       by: null,
       name: '',
       isLabelled: false,
@@ -107,8 +107,7 @@ export class PolicyVersion {
     for (const [by, { x, isLabelled }] of this.#open) {
       if (by.worker.engineUrl !== engineUrl || !isLabelled) continue;
       if (stage === 'loaded') by.loaded(x.readOnBytes > 0);
-      else x.readOnBytes = stage === 'paused' ? READ_ON_BYTES : 0;
-      if (stage === 'paused') x.sink.source?.resume();
+      else x.readOn(stage === 'paused');
     }
   }
 

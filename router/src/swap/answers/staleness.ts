@@ -49,9 +49,9 @@ export class Staleness {
     this.plugin = {
       name: 'staleness',
       appliesTo: ({ isGeneration }) => isGeneration,
-      choose: (x, workers) => this.#choose(x as Exchange, workers),
-      requestBody: (x, body, worker) => this.#sent(x as Exchange, body, worker),
-      finished: (x) => this.#finished(x as Exchange),
+      choose: (x: Exchange, workers) => this.#choose(x, workers),
+      requestBody: (x: Exchange, body, worker) => this.#sent(x, body, worker),
+      finished: (x: Exchange) => this.#finished(x),
     };
     snapshots.onChange((worker) => this.#changed(worker));
   }
