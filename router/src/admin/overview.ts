@@ -37,7 +37,7 @@ export function addOverviewRoutes(app: Hono, context: OverviewContext): void {
 const refuse = (c: Context, problem: string): Response =>
   c.json({ error: `In the query: ${problem}`, code: 'BAD_REQUEST' }, 400);
 
-function listRequests(context: OverviewContext, wish: z.output<typeof requestsQuery>) {
+export function listRequests(context: OverviewContext, wish: z.output<typeof requestsQuery>) {
   const nowMs = performance.now();
   const headers = context.sessionHeaders();
   const phases: Record<string, number> = {};
@@ -77,7 +77,7 @@ export const requestInFlight = (x: Exchange, sessionHeaders: readonly string[], 
   path: x.clientPath || x.path,
 });
 
-function listSessions({ homes }: OverviewContext, wish: z.output<typeof sessionsQuery>) {
+export function listSessions({ homes }: OverviewContext, wish: z.output<typeof sessionsQuery>) {
   const nowMs = performance.now();
   let found: [string, SessionHome][] = [];
   const one = wish.session === undefined ? undefined : homes.get(wish.session);

@@ -1,3 +1,5 @@
+import type { listRequests, listSessions } from '../admin/overview.ts';
+import type { describe } from '../admin/workers/describe.ts';
 import type { WaitRow } from '../observe/waits.ts';
 import { list, printable } from './columns.ts';
 
@@ -6,56 +8,25 @@ const speeds = ['time_to_first_token_secs', 'inter_token_gap_secs', 'response_se
 const SLOW = 2;
 const MIN_COMPARED = 3;
 
-/** Rows of `GET /requests`, `GET /sessions` and `GET /workers`, with the fields that are shown. */
-export interface RequestRow {
-  readonly id: string;
-  readonly session: string | null;
-  readonly worker: string | null;
-  readonly phase: string;
-  readonly reason: string;
-  readonly age_secs: number;
-  readonly waiting_secs: number | null;
-  readonly last_byte_secs: number | null;
-}
-interface Move {
-  readonly session: string;
-  readonly from: string;
-  readonly to: string;
-  readonly reason: string;
-  readonly ago_secs: number;
-}
-export interface SessionList {
-  readonly total: number;
-  readonly moves_by_reason: Readonly<Record<string, number>>;
-  readonly sessions: readonly {
-    readonly session: string;
-    readonly worker: string;
-    readonly since_secs: number;
-    readonly idle_secs: number;
-    readonly turns: number;
-    readonly moves: number;
-    readonly reason: string;
-  }[];
-  readonly recent_moves: readonly Move[];
-}
-export interface WorkerRow {
-  readonly url: string;
-  readonly load: number;
-  readonly status: string;
-  readonly not_serving_because: readonly string[];
-  readonly role?: string;
-  /** Means of the generations that ended in the last minute; null: none. */
-  readonly last_minute?: Readonly<Record<(typeof speeds)[number], number | null>>;
-}
+type Requests = ReturnType<typeof listRequests>;
+type Sessions = ReturnType<typeof listSessions>;
+type Described = ReturnType<typeof describe>;
+
+/** Of `GET /workers`, what is shown. */
+export type WorkerRow = Pick<
+  Described,
+  'url' | 'load' | 'status' | 'not_serving_because' | 'worker_type' | 'last_minute'
+>;
+/** What `GET /requests`, `GET /sessions` and `GET /workers` answer, with the fields that are shown. */
 export interface Snapshot {
   readonly url: string;
-  readonly requests: {
-    readonly total: number;
-    readonly phases: Readonly<Record<string, number>>;
+  readonly requests: Pick<Requests, 'total' | 'phases'> & {
     readonly waits: readonly WaitRow[];
-    readonly requests: readonly RequestRow[];
+    readonly requests: readonly Omit<Requests['requests'][number], 'group' | 'bytes_sent' | 'attempts' | 'path'>[];
   };
-  readonly sessions: SessionList;
+  readonly sessions: Pick<Sessions, 'total' | 'moves_by_reason' | 'recent_moves'> & {
+    readonly sessions: readonly Omit<Sessions['sessions'][number], 'in_flight' | 'last_move'>[];
+  };
   readonly workers: readonly WorkerRow[];
 }
 
@@ -88,7 +59,7 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
       worker.not_serving_because.join(',') || worker.status,
       worker.load,
       homes.get(worker.url) ?? 0,
-      ...speeds.map((speed) => millis(worker.last_minute?.[speed] ?? null)),
+      ...speeds.map((speed) => millis(worker.last_minute[speed])),
       slow.get(worker)!,
     ]),
     list('REQUEST SESSION WORKER PHASE AGE WAITED LAST-BYTE REASON', size.rows, requests.requests, (x) => [
@@ -137,11 +108,11 @@ function waitLines({ phase, reason, count, waits_for: waitsFor, oldest }: WaitRo
 function slowness(worker: WorkerRow, workers: readonly WorkerRow[]): string {
   const times = speeds.map((speed) => {
     const known = workers
-      .filter(({ role, last_minute }) => role === worker.role && typeof last_minute?.[speed] === 'number')
-      .map((each) => each.last_minute![speed]!)
+      .filter(({ worker_type: role }) => role === worker.worker_type)
+      .flatMap(({ last_minute }) => last_minute[speed] ?? [])
       .toSorted((a, b) => a - b);
     const median = known[Math.floor((known.length - 1) / 2)] ?? 0;
-    return known.length < MIN_COMPARED || median === 0 ? 0 : (worker.last_minute?.[speed] ?? 0) / median;
+    return known.length < MIN_COMPARED || median === 0 ? 0 : (worker.last_minute[speed] ?? 0) / median;
   });
   const most = Math.max(...times);
   return most < SLOW ? '' : `← slow: ${most.toFixed(1)} times the median`;

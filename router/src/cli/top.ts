@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ConfigError } from '../config/load.ts';
 import { askRouter } from './ask-router.ts';
-import { type SessionList, type Snapshot, type WorkerRow, renderTop } from './render-top.ts';
+import { type Snapshot, type WorkerRow, renderTop } from './render-top.ts';
 
 export interface TopFlags {
   readonly apiKey?: string;
@@ -50,7 +50,7 @@ async function look(url: string, flags: TopFlags): Promise<Snapshot> {
   const get = async <T>(path: string): Promise<T> => (await (await askRouter(url, path, flags.apiKey)).json()) as T;
   const [requests, sessions, { workers }] = await Promise.all([
     get<Snapshot['requests']>(`/requests${query}`),
-    get<SessionList>(`/sessions${query === '' ? '?limit=10000' : query}`),
+    get<Snapshot['sessions']>(`/sessions${query === '' ? '?limit=10000' : query}`),
     get<{ workers: WorkerRow[] }>('/workers'),
   ]);
   return { url, requests, sessions, workers };

@@ -116,29 +116,47 @@ test('what each engine took in the last minute is in its line of turnout top', a
     );
 });
 
-test('one engine of four is slow: turnout top lists it first and says so', () => {
+/** What `turnout top` shows of workers with these times, as they are relative to a usual engine. */
+function shownWorkers(...workers: readonly (readonly ['regular' | 'prefill' | 'decode', number])[]): string {
   const text = renderTop(
     {
       url: 'http://r',
       requests: { total: 0, phases: {}, waits: [], requests: [] },
       sessions: { total: 0, moves_by_reason: {}, sessions: [], recent_moves: [] },
-      workers: [1.1, 1, 0.9, 5].map((times, i) => ({
+      workers: workers.map(([role, times], i) => ({
         url: `http://w${i}`,
         load: 0,
         status: 'ready',
         not_serving_because: [],
-        role: 'regular',
+        worker_type: role,
         last_minute: { time_to_first_token_secs: 0.2, inter_token_gap_secs: 0.01 * times, response_secs: 2 },
       })),
     },
     { rows: 9, columns: 120 },
   );
-  const [, rows = ''] = text.split(/^WORKER .*\n/m);
+  return text.split(/^WORKER .*\n/m)[1] ?? '';
+}
+
+test('one engine of four is slow: turnout top lists it first and says so', () => {
+  const rows = shownWorkers(['regular', 1.1], ['regular', 1], ['regular', 0.9], ['regular', 5]);
   match(rows, /^http:\/\/w3 +ready +0 +0 +200ms +50ms +2000ms +← slow: 5\.0 times the median\n/);
   deepEqual(
     rows.split('\n').map((row) => [row.split(' ')[0], row.includes('slow')]),
     [['http://w3', true], ...[0, 1, 2].map((i) => [`http://w${i}`, false]), ['', false]],
   );
+});
+
+test('the halves of pairs are compared with workers of their own role', () => {
+  const rows = shownWorkers(
+    ['prefill', 1],
+    ['prefill', 1],
+    ['prefill', 1],
+    ['prefill', 1],
+    ['decode', 5],
+    ['decode', 5],
+    ['decode', 5],
+  );
+  equal(rows.includes('slow'), false, rows);
 });
 
 test('of twelve held turns: which is the oldest, since when, its limit and what they wait for', () => {
@@ -201,7 +219,14 @@ test('a router that does not answer, that wants a key, or that is none: a line, 
 });
 
 test('what clients name can not steer the terminal, and long lists end', () => {
-  const row = { worker: null, phase: 'held', reason: 'r', age_secs: 1.5, waiting_secs: 1.2, last_byte_secs: null };
+  const row = {
+    worker: null,
+    phase: 'held' as const,
+    reason: 'r',
+    age_secs: 1.5,
+    waiting_secs: 1.2,
+    last_byte_secs: null,
+  };
   const requests = Array.from({ length: 5 }, (_, i) => ({ ...row, id: `r${i}`, session: 's\x1b[2J\n\u009b' }));
   const text = renderTop(
     {
