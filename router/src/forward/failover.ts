@@ -6,6 +6,7 @@ import type { Random } from '../kit/rng.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { RetryDecisions } from './attempt-context.ts';
 import type { ForwardOptions, RetryOptions } from './forward-options.ts';
+import { backoff } from '../kit/backoff.ts';
 
 /** Retries per second that the budget always allows, because it is for outages. */
 const FLOOR_PER_SEC = 10;
@@ -192,7 +193,7 @@ export class RetryAllowance {
 /** The wait before the `n`th time (from 0) that a worker is tried again. `random`: 0 to 1. */
 export function backoffMs(options: RetryOptions, n: number, random: number): number {
   const { initialBackoffMs, maxBackoffMs, backoffMultiplier, jitterFactor } = options;
-  const wait = Math.min(maxBackoffMs, initialBackoffMs * backoffMultiplier ** n);
+  const wait = backoff(n + 1, initialBackoffMs, maxBackoffMs, backoffMultiplier);
   return Math.min(maxBackoffMs, wait * (1 + jitterFactor * (2 * random - 1)));
 }
 

@@ -1,3 +1,5 @@
+import { backoff } from '../kit/backoff.ts';
+
 export interface RestartRules {
   readonly firstMs: number;
   readonly maxMs: number;
@@ -22,7 +24,7 @@ export class Restarts {
     const { firstMs, maxMs, soundMs, giveUpMs } = this.#rules;
     if (servedMs >= soundMs) this.#deaths = 0;
     if (this.#deaths++ === 0) this.#firstDeathMs = nowMs;
-    const waitMs = Math.min(maxMs, firstMs * 2 ** (this.#deaths - 1));
+    const waitMs = backoff(this.#deaths, firstMs, maxMs);
     return nowMs + waitMs - this.#firstDeathMs > giveUpMs ? null : waitMs;
   }
 }

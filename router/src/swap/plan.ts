@@ -1,4 +1,5 @@
 import type { CallResult, WeightStep } from '../engines/weights.ts';
+import { backoff } from '../kit/backoff.ts';
 
 /** Requests in flight go on with the new weights (async), or finish with the old ones before the swap (sync). */
 export type Transition = 'async' | 'sync';
@@ -179,7 +180,7 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
   if (stage === 'resume') {
     if (isOk) return end({}, { kind: 'open' });
     const failures = state.failures + 1;
-    const wait: SwapEffect = { kind: 'wait', ms: Math.min(MAX_RETRY_MS, RETRY_MS * 2 ** (failures - 1)) };
+    const wait: SwapEffect = { kind: 'wait', ms: backoff(failures, RETRY_MS, MAX_RETRY_MS) };
     const warning = `resume: ${detail}`;
     return go('resume', { failures, warning }, wait, ...(failures === RESUME_TRIES ? [{ kind: 'over' } as const] : []));
   }

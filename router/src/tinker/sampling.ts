@@ -2,6 +2,7 @@ import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promi
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { backoff } from '../kit/backoff.ts';
 import { copiedTogether } from '../kit/copy-slices.ts';
 import { type ErrorCode, RouterError, errorTable } from '../kit/errors.ts';
 import { type Dispatch, DispatchError, type DispatchResponse } from '../listen/dispatch.ts';
@@ -208,7 +209,7 @@ export class Sampling {
         return;
       }
       this.counts.retried++;
-      const pauseMs = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (tries - 1)) * (0.5 + Math.random() / 2);
+      const pauseMs = backoff(tries, FIRST_PAUSE_MS, LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
       await delay(pauseMs, null, { signal: job.stop.signal }).catch(() => {});
       if (this.#isClosed || job.future.result !== null) return;
       outcome = await this.#dispatch(job, tries);

@@ -5,6 +5,7 @@ import { KubeError, getLines } from './kube-api.ts';
 import { type PodQuery, listPods, pathOf } from './list-pods.ts';
 import type { Pod } from './pod.ts';
 import type { PodChange } from './pod-workers.ts';
+import { backoff } from '../../kit/backoff.ts';
 
 export interface PodListener {
   /** The complete list. */
@@ -29,8 +30,7 @@ interface WatchEvent {
 
 /** The wait after this many failures in a row. The jitter is for an API server that returns to many clients. */
 export function waitMs(failures: number, random: number): number {
-  if (failures <= 0) return 0;
-  return Math.min(LONGEST_WAIT_MS, FIRST_WAIT_MS * 2 ** Math.min(failures - 1, 20)) * (0.5 + random);
+  return failures <= 0 ? 0 : backoff(failures, FIRST_WAIT_MS, LONGEST_WAIT_MS) * (0.5 + random);
 }
 
 /**

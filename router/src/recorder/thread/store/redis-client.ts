@@ -1,4 +1,5 @@
 import type { RedisArgument } from '@redis/client';
+import { backoff } from '../../../kit/backoff.ts';
 
 /** The commands that a store sends to a Redis or Valkey server. Bulk strings are returned as bytes. */
 export interface RedisLink {
@@ -47,7 +48,7 @@ export async function connectRedis(
     commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } },
     socket: {
       connectTimeout: CONNECT_TIMEOUT_MS,
-      reconnectStrategy: (retries) => (mustAnswer ? false : Math.min(100 * 2 ** retries, 2_000)),
+      reconnectStrategy: (retries) => (mustAnswer ? false : backoff(retries + 1, 100, 2_000)),
     },
   });
   // Without a listener a lost connection would end the thread. The next write reports it.
