@@ -4,7 +4,7 @@ import { checkJson } from '../config/check-input.ts';
 import { IDENTITY } from '../config/options/swap.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { DeploymentList } from './deployment-list.ts';
-import type { Deployment, WorkerStatus } from './deployments.ts';
+import type { Deployment, WorkerStatus } from './deployment-list.ts';
 import type { MovedEngine, TrainerMoves } from './trainer-moves.ts';
 import type { WorkerSet } from './worker-set.ts';
 

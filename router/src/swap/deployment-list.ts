@@ -2,11 +2,45 @@ import { IDENTITY } from '../config/options/swap.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { ResourceNames } from '../plugins/fireworks/resource-names.ts';
-import type { Deployment, SwapSignal, WorkerStatus } from './deployments.ts';
+import type { Reset } from './ledger.ts';
 import { type EngineTable, keyOf } from './engine-table.ts';
 import { hasAdapter } from './load-calls.ts';
-import { RESUME_TRIES } from './plan.ts';
+import { RESUME_TRIES, type Transition } from './plan.ts';
 import type { ConfiguredDeployment } from './swaps.ts';
+import type { WorkerSet } from './worker-set.ts';
+
+/** Workers whose weights are swapped by name: from `deployments`, or the one of --swap-snapshots. */
+export interface Deployment {
+  /** accounts/NAME/deployments/NAME; null: any name matches. */
+  readonly name: string | null;
+  /** accounts/NAME/models/NAME; null: any. */
+  readonly model: string | null;
+  readonly transition: Transition;
+  /** Shared with the deployments that have the same workers. */
+  readonly set: WorkerSet;
+  readonly workers: () => readonly Worker[];
+}
+
+/** A request for a swap to a snapshot. */
+export interface SwapSignal {
+  readonly identity: string;
+  readonly reset: Reset;
+  readonly transition?: Transition;
+  /** Where the engines find it, if not where the deployment says. */
+  readonly path?: string;
+}
+
+export interface WorkerStatus {
+  readonly worker: Worker;
+  readonly state: 'registered' | 'warming' | 'serving' | 'draining' | 'swapping' | 'error' | 'paused' | 'quarantined';
+  readonly snapshot: string | null;
+  /** The snapshot that the last swap wants for it; null: there was no swap. */
+  readonly target: string | null;
+  /** gate, drain, pause, load, label, resume, done or error. */
+  readonly stage: string;
+  readonly error: string | null;
+  readonly adapters: readonly string[];
+}
 
 /** The order of a status: the least ready first, because clients look at the first entry only. */
 const order: readonly WorkerStatus['state'][] = [

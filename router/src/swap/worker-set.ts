@@ -1,7 +1,7 @@
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
-import type { SwapSignal } from './deployments.ts';
+import type { SwapSignal } from './deployment-list.ts';
 import { EngineSwap, type EngineSwapParts, type LoadableSnapshot, type SwapOrder } from './engine-swap.ts';
 import { identityOf } from '../engines/weight-label.ts';
 import type { SwapEngine } from './engine.ts';

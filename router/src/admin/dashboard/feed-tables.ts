@@ -5,8 +5,7 @@ import { EngineLoads } from './engine-loads.ts';
 import type { About, TableName, Totals } from './protocol.ts';
 import { RowTable } from './row-table.ts';
 import { SessionRows, type SessionSources } from './session-rows.ts';
-import { putSwaps } from './swap-rows.ts';
-import { type WorkerSources, putWorkers } from './worker-rows.ts';
+import { type WorkerSources, putSwaps, putWorkers } from './fleet-rows.ts';
 
 /** What the feed is made from. */
 export interface FeedSources extends WorkerSources, SessionSources {

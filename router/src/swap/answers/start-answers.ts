@@ -8,9 +8,11 @@ import type { BodyThread } from '../../forward/body-calls.ts';
 import type { Plugin } from '../../plugin.ts';
 import type { DeploymentList } from '../deployment-list.ts';
 import type { EngineTable } from '../engine-table.ts';
-import { cacheNamespace } from './cache-namespace.ts';
 import { PolicyVersion } from './policy-version.ts';
 import { Staleness } from './staleness.ts';
+import { headerKeyText } from '../../classify/routing-keys.ts';
+import type { EngineKind } from '../../engines/engine.ts';
+import type { Snapshots } from '../snapshots.ts';
 
 export interface AnswerParts {
   readonly engines: EngineTable;
@@ -82,3 +84,24 @@ function namesDeployment(x: ExchangeView, model: string, deployments: Deployment
   if (deployment === '' && modelName === '' && !cameByPath(x)) return false;
   return deployments.find({ deployment, model: modelName }) !== null;
 }
+
+/** The session that a reset with `new_session` leaves its prompt cache to. Other session headers do not count for that. */
+const SESSION_HEADER = 'x-multi-turn-session-id';
+
+/**
+ * Sets the prompt-cache namespace of each attempt: at the last moment, because a request that was held during a swap must get the one
+ * after it. The last plugin that changes a body.
+ */
+const cacheNamespace = (
+  snapshots: Snapshots,
+  kindOf: (worker: Worker) => EngineKind | null,
+  thread: BodyThread,
+): Plugin => ({
+  name: 'prompt-cache-namespace',
+  appliesTo: ({ isGeneration }) => isGeneration,
+  requestBody(x, body, worker) {
+    const namespace = snapshots.namespaceFor(worker, headerKeyText(x.head.get(SESSION_HEADER) ?? ''));
+    // No other plugin keeps a large body.
+    return thread.run('withNamespace', body, kindOf(worker), namespace);
+  },
+});

@@ -1,6 +1,6 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Deployment } from '../deployments.ts';
+import type { Deployment } from '../deployment-list.ts';
 import { Builds } from './builds.ts';
 
 const deployment = {} as Deployment;

@@ -1,4 +1,8 @@
-import type { Deployment } from '../deployments.ts';
+import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import type { Logger } from '../../observe/log.ts';
+import type { Delta } from './read-signal.ts';
+import type { Deployment } from '../deployment-list.ts';
 
 /** A complete snapshot that is made from a delta. */
 export interface Build {
@@ -48,4 +52,56 @@ export class Builds {
     for (const { control } of this.#builds.values()) control.abort();
     this.#builds.clear();
   }
+}
+
+/** What the operator's command is to make. */
+export interface DeltaOrder {
+  readonly identity: string;
+  readonly delta: Delta;
+  /** Where the complete snapshot is expected. */
+  readonly directory: string;
+  /** Where the client says that its bytes are; '' if it does not say. */
+  readonly sourceUrl: string;
+}
+
+/**
+ * Runs `--swap-delta-hook` for a snapshot: `COMMAND IDENTITY PREVIOUS DIRECTORY`. No shell reads the arguments.
+ *
+ * @returns why there is no complete snapshot; null: the command ended with 0
+ */
+export function runDeltaHook(
+  command: readonly string[],
+  { identity, delta, directory, sourceUrl }: DeltaOrder,
+  signal: AbortSignal,
+  log: Logger,
+): Promise<string | null> {
+  const [program, ...args] = command as [string, ...string[]];
+  const child = spawn(program, [...args, identity, delta.previous, directory], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    signal,
+    env: {
+      ...process.env,
+      TURNOUT_DELTA_COMPRESSION: delta.compression,
+      TURNOUT_DELTA_CHECKSUM: delta.checksum,
+      TURNOUT_DELTA_SOURCE_URL: sourceUrl,
+    },
+  });
+  let lastLine = '';
+  for (const stream of [child.stdout, child.stderr]) {
+    createInterface({ input: stream }).on('line', (line) => {
+      if (line.trim() !== '') lastLine = line;
+      log.info({ snapshot: identity, line }, '--swap-delta-hook');
+    });
+  }
+  return new Promise((resolve) => {
+    const failed = (how: string): void => {
+      log.error({ snapshot: identity, error: how }, '--swap-delta-hook made no snapshot');
+      resolve(`--swap-delta-hook ${how}`);
+    };
+    child.once('error', (error) => failed(`could not run: ${error.message}`));
+    child.once('close', (status, killedBy) => {
+      if (status === 0) resolve(null);
+      else failed(`ended with ${status ?? killedBy}${lastLine === '' ? '' : `: ${lastLine}`}`);
+    });
+  });
 }

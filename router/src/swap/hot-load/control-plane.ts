@@ -2,7 +2,7 @@ import type { Context, Hono } from 'hono';
 import * as z from 'zod';
 import { checkJson } from '../../config/check-input.ts';
 import type { DeploymentList } from '../deployment-list.ts';
-import type { Deployment } from '../deployments.ts';
+import type { Deployment } from '../deployment-list.ts';
 import type { Transition } from '../plan.ts';
 import { refuse } from './refusal.ts';
 

@@ -5,7 +5,7 @@ import { type Plugin, Refused } from '../../plugin.ts';
 import { namesIn } from '../../plugins/fireworks/names.ts';
 import type { ResourceNames } from '../../plugins/fireworks/resource-names.ts';
 import type { DeploymentList } from '../deployment-list.ts';
-import type { Deployment } from '../deployments.ts';
+import type { Deployment } from '../deployment-list.ts';
 
 /** The body of a slow client is waited for as long as the listener allows (`--client-body-timeout-secs`). */
 const MAX_WAIT_MS = 2 ** 31 - 1;

@@ -1,10 +1,9 @@
 import type { Context, Hono } from 'hono';
 import type { Logger } from '../../observe/log.ts';
 import type { DeploymentList } from '../deployment-list.ts';
-import type { Deployment, SwapSignal, WorkerStatus } from '../deployments.ts';
-import { type Build, Builds } from './builds.ts';
+import type { Deployment, SwapSignal, WorkerStatus } from '../deployment-list.ts';
+import { type Build, Builds, runDeltaHook } from './builds.ts';
 import { type ControlPlane, nameIn } from './control-plane.ts';
-import { runDeltaHook } from './delta-hook.ts';
 import { type HotLoadSignal, readSignal } from './read-signal.ts';
 import { type RefusalStatus, refuse } from './refusal.ts';
 
