@@ -1,13 +1,12 @@
 import { ChunkedReader, type TakePart } from './chunked.ts';
 
-/** For few bytes a view costs more than they do. */
+/** Fewer bytes are copied one by one: a view costs more. */
 const FEW_BYTES = 32;
-/** Where parts are laid together: one for the process, as it is used up before the next read. */
+/** The parts of a read are joined here: one buffer for the process, as it is used up before the next read. */
 let scratch = Buffer.allocUnsafeSlow(65_536);
 
-/** A chunked body without its framing, read by read: chunks may be of a byte each, pieces of a body may not. */
+/** The payload of a chunked body, in one piece for each read, because chunks may have a byte each. */
 export class ChunkedPayload {
-  /** Parts in the present read. */
   parts = 0;
   readonly chunks: ChunkedReader;
   #bytes: Buffer = scratch;
@@ -18,14 +17,14 @@ export class ChunkedPayload {
     this.chunks = new ChunkedReader(false, this.#gather);
   }
 
-  /** @returns false when the body is malformed; `payload` is what came before the fault */
+  /** @returns false: the body is malformed, and `payload` has what came before the fault */
   read(bytes: Buffer, start: number, end: number): boolean {
     this.parts = 0;
     this.#bytes = bytes;
     return this.chunks.read(bytes, start, end);
   }
 
-  /** What the present read brought, valid until the next; null: nothing. */
+  /** The payload of this read, valid until the next one; null: none. */
   get payload(): Buffer | null {
     if (this.parts === 0) return null;
     return this.parts === 1
@@ -41,7 +40,7 @@ export class ChunkedPayload {
       return;
     }
     if (this.parts === 2) {
-      // Payload is never more than the read that it is in.
+      // Payload is never longer than its read.
       if (bytes.length > scratch.length) scratch = Buffer.allocUnsafeSlow(bytes.length);
       scratch.set(bytes.subarray(this.#start, this.#start + this.#size));
     }

@@ -2,14 +2,14 @@ import { CR, HEX_VALUE, LF } from '../kit/bytes.ts';
 
 const SEMICOLON = 59;
 
-/** Chunk extensions and trailers are never passed on; more of them than this in one message is an attack. */
+/** Chunk extensions and trailers are not forwarded; more bytes of them in one message are refused. */
 export const MAX_IGNORED_BYTES = 16_384;
 
-/** Although ignored, they are checked: where readers differ about what is in them, they differ about where they end. */
+/** They are checked although they are not forwarded: parsers that disagree about their content disagree about their end. */
 const EXTENSIONS =
   /^(?:;[\w!#$%&'*+.^`|~-]+(?:=(?:[\w!#$%&'*+.^`|~-]+|"(?:[\t !#-[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"))?)+$/;
 const TRAILER_LINE = /^[\w!#$%&'*+.^`|~-]+:[\t -~\x80-\xff]*$/;
-/** Fields that must not be there (RFC 9110 section 6.5.1): a reader that merges trailers into the head would frame by them. */
+/** Fields that trailers must not have (RFC 9110 section 6.5.1): a parser that merges trailers into the head would use them for framing. */
 const FRAMING_LINE = /^(?:content-length|transfer-encoding):/i;
 
 const SIZE = 0;
@@ -24,23 +24,19 @@ const TRAILER_LF = 8;
 const END_LF = 9;
 const DONE = 10;
 
-/** Takes the parts of a chunked body: `bytes[start, end)`, valid during the call only. */
+/** Gets the parts of a chunked body: `bytes[start, end)`, valid during the call only. */
 export type TakePart = (bytes: Buffer, start: number, end: number) => void;
 
 /**
- * Follows a chunked body (RFC 9112 section 7.1) through any split of its bytes.
- *
- * With `keepsFraming` it hands on everything but chunk extensions and trailers, so that an answer goes out with the
- * chunk lines its engine wrote; without, only the payload.
+ * Parses a chunked body (RFC 9112 section 7.1), however its bytes are split. With `keepsFraming` everything but chunk extensions and
+ * trailers is passed to `take`, so that a response keeps the chunk lines of its engine; without it only the payload.
  */
 export class ChunkedReader {
   /** Index after the message's last byte in the read that ended it; -1 before. */
   end = -1;
-  /** Chunks that began. */
   chunks = 0;
-  /** Payload bytes seen. */
   payloadBytes = 0;
-  /** Why the body is refused, '' while it is well-formed. */
+  /** '' while the body is well-formed. */
   refusal = '';
   readonly #keepsFraming: boolean;
   readonly #take: TakePart;
@@ -49,30 +45,30 @@ export class ChunkedReader {
   #size = 0;
   #digits = 0;
   #ignored = 0;
-  /** The chunk extensions or the trailer line that is being read. */
+  /** The present chunk extensions or trailer line. */
   #line = '';
-  /** The last four payload bytes, to tell whether an event of a stream was just completed. */
+  /** The last four payload bytes, to detect the end of an event. */
   #tail = 0;
 
-  /** @param refusesFraming whether trailers that frame a message are refused: of a request; of an answer they are left out as others */
+  /** @param refusesFraming refuses trailers that frame a message, as in requests; those of responses are dropped like other trailers */
   constructor(keepsFraming: boolean, take: TakePart, refusesFraming = true) {
     this.#keepsFraming = keepsFraming;
     this.#take = take;
     this.#refusesFraming = refusesFraming;
   }
 
-  /** True between two chunks (and before the first): another chunk may be put in here. */
+  /** Another chunk may be inserted here. */
   get isBetweenChunks(): boolean {
     return this.#state === SIZE && this.#digits === 0;
   }
 
-  /** True when the payload so far ends with an empty line, as every event of an event stream does. */
+  /** The payload so far ends with an empty line, as every event does. */
   get isBetweenEvents(): boolean {
     const two = this.#tail & 0xffff;
     return this.payloadBytes === 0 || two === 0x0a0a || two === 0x0d0d || this.#tail === 0x0d0a0d0a;
   }
 
-  /** @returns false when the body is malformed; what came before the fault has been handed on. */
+  /** @returns false: the body is malformed; bytes before the fault were passed on */
   read(bytes: Buffer, start: number, end: number): boolean {
     const keeps = this.#keepsFraming;
     let from = start;
@@ -176,7 +172,7 @@ export class ChunkedReader {
     return TRAILER_LINE.test(line) && !(this.#refusesFraming && FRAMING_LINE.test(line));
   }
 
-  /** Keeps a byte of a line that is not passed on until the line can be judged. @returns false when it can't be right. */
+  /** Collects a line that is not forwarded, to check it. @returns false: the line is invalid */
   #ignore(byte: number): boolean {
     if (byte === CR || byte === LF || ++this.#ignored > MAX_IGNORED_BYTES) return false;
     this.#line += String.fromCharCode(byte);

@@ -2,15 +2,15 @@ import type { Socket } from 'node:net';
 import { filesForClients, openFileLimit } from './open-files.ts';
 
 export interface MaxConnections {
-  /** Of all clients; 0: as the system's limit of open files allows. */
+  /** 0: as many as the system's limit of open files allows. */
   readonly maxConnections: number;
-  /** From one address; 0: no bound. */
+  /** 0: no limit. */
   readonly maxConnectionsPerClient: number;
 }
 
 /** Limits the connections of clients. A connection above the limit is closed at once, so that it takes no file from requests. */
 export class ConnectionLimits {
-  /** How many were closed, by the limit; `files`: those that the system allows, less what engines need. */
+  /** By the limit. `files`: the system's limit, minus files for engines. */
   readonly refused = { max_connections: 0, max_connections_per_client: 0, files: 0 };
   readonly #options: MaxConnections;
   readonly #maxByFiles = filesForClients(openFileLimit());
@@ -21,12 +21,12 @@ export class ConnectionLimits {
     this.#options = options;
   }
 
-  /** @returns false: it is closed. Else it counts from now on, before its handshake, until it is gone. */
+  /** Counts a connection from its TLS handshake until its end. @returns false: it was closed */
   enter(tcp: Socket): boolean {
     const { maxConnections, maxConnectionsPerClient } = this.#options;
     const max = maxConnections > 0 ? maxConnections : this.#maxByFiles;
     if (this.#open >= max) return this.#refuse(tcp, maxConnections > 0 ? 'max_connections' : 'files');
-    // Its address is not known any more when it is closed.
+    // A closed socket has no address.
     const client = maxConnectionsPerClient === 0 ? null : clientOf(tcp.remoteAddress);
     if (client !== null) {
       const open = this.#openByClient.get(client) ?? 0;

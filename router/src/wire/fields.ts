@@ -1,13 +1,11 @@
 import { COLON, CR, HTAB, IS_TOKEN, IS_VALUE, LF, SP } from '../kit/bytes.ts';
 
 /**
- * The field lines of a message head, checked against RFC 9112 section 5 while they are read.
- *
- * Nothing is taken apart that the router does not need: the fields that frame the message or end at this hop are
- * noted, all others stay bytes in `raw` and are passed on as they came.
+ * The field lines of a message head, checked against RFC 9112 section 5 while they are read. Only fields that frame the message or end at
+ * this hop are parsed; all others stay bytes in `raw` and are forwarded as they are.
  */
 
-/** Fields that concern this connection only (RFC 9110 section 7.6.1), or that the router writes itself. */
+/** Fields of this connection only (RFC 9110 section 7.6.1), or written by the router itself. */
 export const HOST = 1;
 export const CONNECTION = 2;
 export const CONTENT_LENGTH = 3;
@@ -16,13 +14,13 @@ export const EXPECT = 5;
 export const UPGRADE = 6;
 export const REQUEST_ID = 7;
 export const CONTENT_TYPE = 8;
-/** x-turnout-timeout: read here, since looking for it later would cost every request a search. */
+/** x-turnout-timeout: parsed here, because a later search would cost every request. */
 export const TIMEOUT = 12;
-/** x-turnout-session-end: for the same reason. */
+/** x-turnout-session-end, for the same reason. */
 export const SESSION_END = 13;
 /** `te`, `trailer`, `keep-alive`, `proxy-connection`: dropped, never read. */
 export const HOP = 9;
-/** Fields that may have a client's key. They are passed on; their lines are noted, so that no search is needed. */
+/** Fields that may have a client's key: forwarded, but their lines are noted. */
 export const AUTHORIZATION = 10;
 export const API_KEY = 11;
 
@@ -57,7 +55,7 @@ for (const [name, kind] of [
 export const INCOMPLETE = -1;
 export const BAD = -2;
 
-/** Where the last line read by `readField` had its parts. One object for the process: the reader is synchronous. */
+/** The parts of the last line that `readField` read. One object for the process, because reading is synchronous. */
 export const field = { kind: 0, nameStart: 0, nameEnd: 0, valueStart: 0, valueEnd: 0, refusal: '' };
 
 /**
@@ -122,7 +120,7 @@ export function spells(bytes: Uint8Array, start: number, end: number, lowerName:
   return true;
 }
 
-/** A line is refused only once it is whole: until its LF is there, more bytes are asked for. */
+/** A line is refused when it is complete, so that the result does not depend on how the bytes were split. */
 function bad(bytes: Uint8Array, at: number, end: number, refusal: string): number {
   for (let i = at; i < end; i++) {
     if (bytes[i] === LF) {
@@ -149,7 +147,7 @@ const CHUNKED = ascii('chunked');
 export const isChunkedWord = (bytes: Uint8Array, start: number, end: number): boolean =>
   spells(bytes, start, end, CHUNKED);
 
-/** Without the whitespace around it. Not `trim`: that takes 0xA0 too, the last byte of many a UTF-8 character. */
+/** Not `trim`, which removes 0xA0 too, the last byte of many a UTF-8 character. */
 function trimmed(value: string): string {
   let start = 0;
   let end = value.length;
@@ -163,34 +161,33 @@ const UPPER_Z = 90;
 
 const isBlank = (code: number): boolean => code === SP || code === HTAB;
 
-/** What a message head has in common in both directions: its text and which of its lines end at this hop. */
+/** The head of a request or response: its text, and the lines that are not forwarded. */
 export abstract class Head {
   /** The whole head, start line to empty line, one character a byte (latin1). */
   raw = '';
-  /** Index in `raw` of the first field line. */
   fieldsStart = 0;
-  /** Body bytes announced; -1: no Content-Length. */
+  /** Content-Length; -1: absent. */
   contentLength = -1;
   isChunked = false;
-  /** The sender closes, or asked to close, the connection after this message. */
+  /** The connection closes after this message. */
   isLast = false;
-  /** Value of x-request-id, '' when absent. */
+  /** x-request-id; '' if absent. */
   requestId = '';
-  /** Start and end in `raw` of the lines that are not passed on, in order: start, end, start, end, … */
+  /** Start and end in `raw` of each line that is not forwarded, in order. */
   readonly drops: number[] = [];
   /**
-   * Where each field line starts in `raw` and where its name ends, by turns; null: not noted. Searching the text in lower case for each
-   * name costs several times as much.
+   * The start of each field line in `raw` and the end of its name, alternating; null: not noted. Searching the text in lower case for
+   * each name costs several times as much.
    */
   protected nameBounds: number[] | null = null;
   /**
-   * For the last character of each name its bit (`code & 31`, the same for both cases); -1: not noted. Most names that are looked for are
-   * not there, and end like no other.
+   * A bit for the last character of each name (`code & 31`, the same for both cases); -1: not noted. Most names that are searched for are
+   * absent, and end like no other.
    */
   protected lastLetters = -1;
   #lower = '';
 
-  /** The first value of a field, or undefined. `name` in lower case. */
+  /** The first value of the field. @param name in lower case */
   get(name: string): string | undefined {
     const at = this.#lineOf(name);
     if (at < 0) return undefined;
@@ -198,7 +195,7 @@ export abstract class Head {
     return trimmed(this.raw.slice(start, this.raw.indexOf('\r', start)));
   }
 
-  /** Whether any field's name begins with this; in lower case. */
+  /** @param prefix in lower case */
   hasPrefix(prefix: string): boolean {
     const { raw, nameBounds } = this;
     if (nameBounds === null) return this.#findStart(`\r\n${prefix}`, this.fieldsStart - 2) >= 0;
@@ -206,7 +203,7 @@ export abstract class Head {
     return false;
   }
 
-  /** All fields but those that end at this hop, as they came: name and value by turns. */
+  /** Names and values of the forwarded fields. */
   pairs(): [string, string][] {
     const lines = this.passedOn().split('\r\n');
     lines.pop();
@@ -216,7 +213,7 @@ export abstract class Head {
     });
   }
 
-  /** The field lines that are passed on, each with its CRLF. */
+  /** The forwarded field lines, each with its CRLF. */
   passedOn(): string {
     const { raw, drops } = this;
     const end = raw.length - 2;
@@ -230,7 +227,7 @@ export abstract class Head {
     return from < end ? out + raw.slice(from, end) : out;
   }
 
-  /** Leaves every line of this name out of what is passed on. */
+  /** Removes all lines of this name from the forwarded fields. */
   drop(name: string): void {
     if (this.#lineOf(name) < 0) return;
     for (let at = this.#find(name, this.fieldsStart - 2); at >= 0; at = this.#find(name, at + 2)) {
@@ -238,14 +235,14 @@ export abstract class Head {
     }
   }
 
-  /** Announces a body of this many bytes in place of whatever framing there was (its lines are dropped before). */
+  /** Sets Content-Length. The lines of other framing were dropped before. */
   setLength(bodyBytes: number): void {
     this.contentLength = bodyBytes;
     this.isChunked = false;
     this.add(`content-length: ${bodyBytes}\r\n`);
   }
 
-  /** Adds field lines, each with its CRLF, after those that are there. */
+  /** Adds field lines, each with its CRLF, at the end. */
   add(lines: string): void {
     const from = this.raw.length - 2;
     this.raw = `${this.raw.slice(0, -2)}${lines}\r\n`;
@@ -258,7 +255,7 @@ export abstract class Head {
     } while (at > 0 && at < lines.length);
   }
 
-  /** Keeps `drops` in order; a line that is there already is not added twice. */
+  /** Keeps `drops` sorted and without duplicates. */
   protected dropLine(start: number, end: number): void {
     const { drops } = this;
     let i = drops.length;
@@ -269,7 +266,7 @@ export abstract class Head {
     drops.splice(i, 0, start, end);
   }
 
-  /** Drops the fields that Connection names (RFC 9110 section 7.6.1). @returns false when it names one that frames or routes. */
+  /** Drops the fields that Connection names (RFC 9110 section 7.6.1). @returns false: it names a field that frames or routes */
   protected dropNamed(connection: string): boolean {
     for (const option of connection.toLowerCase().split(',')) {
       const name = trimmed(option);
@@ -281,7 +278,7 @@ export abstract class Head {
     return true;
   }
 
-  /** Start of the first line of this name, -1 for none. */
+  /** @returns the start of the first line of this name; -1: none */
   #lineOf(name: string): number {
     const { raw, nameBounds } = this;
     if (nameBounds === null) {
@@ -306,7 +303,7 @@ export abstract class Head {
   }
 }
 
-/** Whether the text at `at` is this, which is in lower case. */
+/** @param lower in lower case */
 function beginsWith(text: string, at: number, lower: string): boolean {
   for (let i = 0; i < lower.length; i++) {
     const code = text.charCodeAt(at + i);

@@ -3,18 +3,18 @@ import type { Server } from 'node:net';
 interface ListenOptions {
   readonly port: number;
   readonly host: string;
-  /** Others may listen there too. */
+  /** Other processes may listen on the same port. */
   readonly reusePort: boolean;
   readonly backlog?: number;
 }
 
-/** @returns the port, which differs from the one asked for when that was 0. */
+/** @returns the port: another one than given if that is 0 */
 export function listenOn(server: Server, options: ListenOptions): Promise<number> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);
     server.listen(options, () => {
       server.removeListener('error', reject);
-      // From now on only accepting can fail, for want of files or memory; without a listener that would end the process.
+      // After this only accepting can fail, for lack of files or memory; without a listener that would end the process.
       server.on('error', () => {});
       resolve((server.address() as { port: number }).port);
     });
@@ -31,7 +31,7 @@ const listenProblems: Readonly<Record<string, (flag: string, host: string) => st
   EAI_AGAIN: (_, host) => `${host}: the name could not be looked up. Give an address of this machine.`,
 };
 
-/** Rewords what goes wrong most often when a server starts. `flag` and `host`: the options that name the port and the address. */
+/** Rewords the usual errors of a start. @param flag and `host`: the options of the port and the address */
 export async function listenOr(start: () => Promise<number>, flag: string, host: string): Promise<number> {
   try {
     return await start();

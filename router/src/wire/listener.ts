@@ -20,7 +20,7 @@ export const TICK_MS = 250;
 
 /** TCP keep-alive: the system probes clients every minute, so that a vanished one is detected while it waits for a response. */
 const SOCKET_OPTIONS = { noDelay: true, keepAlive: true, keepAliveInitialDelay: 60_000 };
-/** After so many turns of the event loop without a new connection, none waits to be accepted. */
+/** After so many turns of the event loop without a new connection none is waiting to be accepted. */
 const QUIET_ROUNDS = 3;
 /** Bounds the wait if connections keep coming. */
 const MAX_ROUNDS = 100;
@@ -44,13 +44,12 @@ export class Listener implements ConnectionContext {
   readonly limits: ConnectionLimits;
   #quietRounds = 0;
   readonly #server: Server;
-  /** Set by `listen`. */
   #requests!: RequestListener;
   readonly #takeOver: typeof readIntoBuffers;
 
   /**
-   * @param tls certificate and key of this server, null for plain HTTP; with `ca`, clients must show a certificate of theirs
-   * @param takeOver how accepted sockets are taken over; tests replace it
+   * @param tls null: plain HTTP; with `ca`, clients must present a certificate @param takeOver how accepted sockets are set up; tests
+   * replace it
    */
   constructor(
     clock: CoarseClock,
@@ -92,7 +91,7 @@ export class Listener implements ConnectionContext {
     return this.limits.enter(tcp) ? this.#connect(tcp, tcp) : null;
   }
 
-  /** A failed or slow handshake ends as a failed or slow head does: by the connection's error or deadline. */
+  /** A handshake that fails or is slow ends like a head: by the connection's error or deadline. */
   #secure(tcp: Socket): void {
     if (!this.limits.enter(tcp)) return;
     if (this.#mutualTls !== null) this.#mutualTls.take(tcp);
@@ -109,50 +108,49 @@ export class Listener implements ConnectionContext {
     return connection;
   }
 
-  /** @returns the port, which differs from the one asked for when that was 0. */
+  /** @returns the port: another one than given if that is 0 */
   listen(requests: RequestListener): Promise<number> {
     this.#requests = requests;
     const { host, port, reusePort } = this.options;
     return listenOn(this.#server, { host, port, reusePort, backlog: 4096 });
   }
 
-  /** New connections get this certificate; open ones go on. */
+  /** For new connections. */
   reloadTls(tls: SecureContextOptions): void {
     this.#secureContext = createSecureContext(tls);
     this.#mutualTls?.reload(tls);
   }
 
-  /** Closes connections whose awaited bytes have not come in time. */
+  /** Closes connections that have exceeded a deadline. */
   sweep(): void {
     const now = this.clock.nowMs;
     for (const connection of this.connections) if (connection.deadlineMs <= now) connection.expire();
   }
 
-  /** From now on every response ends its connection. The port is closed once all waiting connections are accepted. */
+  /** After this every response closes its connection. The port closes when all waiting connections are accepted. */
   drain(): void {
     this.isDraining = true;
     this.#quietRounds = 0;
     this.#acceptRest(MAX_ROUNDS);
   }
 
-  /** When a listening socket is closed the system resets connections that wait to be accepted, so all are accepted first. */
+  /** The system resets waiting connections when a listening socket closes, so all are accepted first. */
   #acceptRest(rounds: number): void {
     if (rounds === 0 || this.#quietRounds++ === QUIET_ROUNDS) this.#server.close();
     else setImmediate(() => this.#acceptRest(rounds - 1));
   }
 
-  /** Lets go of connections that wait for a request. */
+  /** Closes connections without a request. */
   closeIdle(): void {
     for (const connection of this.connections) if (connection.isIdle) connection.socket.destroySoon();
   }
 
-  /** Nothing waits to be sent. */
   get hasSentAll(): boolean {
     for (const { isBehind } of this.connections) if (isBehind) return false;
     return true;
   }
 
-  /** Breaks off whatever is left. */
+  /** Closes the remaining connections. */
   close(): void {
     this.isDraining = true;
     this.#server.close();

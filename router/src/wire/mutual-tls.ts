@@ -1,15 +1,15 @@
 import type { Socket } from 'node:net';
 import { type SecureContextOptions, type Server, type TLSSocket, createServer } from 'node:tls';
 
-/** Takes sockets through a TLS handshake in which the client must show a certificate of the given authorities. */
+/** The TLS handshake with clients that must present a certificate of the given authorities. */
 export class MutualTls {
   readonly #server: Server;
   /** Sockets in their handshake, by the client's address and port. */
   readonly #waiting = new Map<string, Socket>();
 
-  /** @param onSecure gets the secured socket and what it runs over */
+  /** @param onSecure gets the TLS socket and the socket under it */
   constructor(tls: SecureContextOptions, handshakeMs: number, onSecure: (socket: TLSSocket, tcp: Socket) => void) {
-    // Node checks a client's certificate in its own TLS server only, which takes connections from elsewhere (`take`).
+    // Node.js checks a client's certificate only in its own TLS server, which here gets its sockets from `take`.
     this.#server = createServer(
       {
         ...tls,
@@ -40,12 +40,12 @@ export class MutualTls {
     this.#server.emit('connection', tcp);
   }
 
-  /** For new connections; open ones go on. */
+  /** For new connections. */
   reload(tls: SecureContextOptions): void {
     this.#server.setSecureContext(tls);
   }
 
-  /** Breaks off all handshakes. */
+  /** Closes all sockets in their handshake. */
   close(): void {
     for (const tcp of this.#waiting.values()) tcp.destroy();
   }

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 
-/** Files that a process has open besides connections, and some connections to engines. */
+/** Files of the process besides connections, and some connections to engines. */
 const LEAST_RESERVE = 32;
 
-/** How many files this process may have open at once; Infinity where the system does not say. (Linux: proc(5).) */
+/** The limit of open files (Linux: proc(5)); Infinity if it is not known. */
 export function openFileLimit(read: () => string = () => readFileSync('/proc/self/limits', 'utf8')): number {
   try {
     const found = /^Max open files\s+(\d+)/m.exec(read());
@@ -13,6 +13,6 @@ export function openFileLimit(read: () => string = () => readFileSync('/proc/sel
   }
 }
 
-/** How many of them clients may have: the rest is for engines, without which no client is served. */
+/** The connections that clients may have: the rest is for engines. */
 export const filesForClients = (limit: number): number =>
   Math.max(1, Math.floor(Math.min(0.75 * limit, limit - LEAST_RESERVE)));

@@ -2,13 +2,13 @@ import { SLICE_BYTES, copyInTurns } from '../kit/copy-slices.ts';
 import { SlabPool } from '../kit/slab-pool.ts';
 import type { BodySink } from './sink.ts';
 
-/** Body bytes that may wait to be read before the client's socket is paused. */
+/** Body bytes that may wait before the client's socket is paused. */
 const MAX_UNTAKEN_BYTES = 65_536;
 
-/** Copies from this size on have memory of their own, which is freed explicitly; smaller ones are in Node's pool of small buffers. */
+/** Copies from this size on have their own memory, which is freed explicitly; smaller ones are in Node's pool. */
 const LARGE_BYTES = 8_192;
 
-/** Parts up to this size share memory, after the first one: with memory for each, a slow client could exhaust it. */
+/** Parts up to this size share memory, except the first: memory for each would let a slow client exhaust it. */
 const TINY_BYTES = 1_024;
 const TAIL_BYTES = 8_192;
 
@@ -17,7 +17,7 @@ const PLAIN_BYTES = 2 ** 20;
 const NOTHING = Buffer.alloc(0);
 const slabs = new SlabPool(2 ** 18, 2048);
 
-/** Frees the memory of a read at once, unless it is part of a larger buffer. It must not be used any more. */
+/** Frees the memory of a read at once, unless it is part of a larger buffer. It must not be used afterwards. */
 export function freeRead({ buffer, length }: Buffer): void {
   if (length >= LARGE_BYTES && length === buffer.byteLength && buffer instanceof ArrayBuffer) buffer.transfer(0);
 }
@@ -43,12 +43,11 @@ export class RequestBody {
   pieces: Buffer[] = [];
   bytes = 0;
   isComplete = false;
-  /** True while `pieces` holds everything from the first byte on. */
+  /** `pieces` has everything from the first byte on. */
   isWhole = true;
-  /** Every piece is a complete buffer of a socket read, which `free` may free. */
+  /** Every piece is a whole buffer of a socket read, which `free` may free. */
   holdsReads = false;
   readonly #budget: RetryBudget;
-  /** Pauses or resumes the client's socket. */
   readonly #setPaused: (isPaused: boolean) => void;
   #keptBytes = 0;
   #untakenBytes = 0;
@@ -58,12 +57,12 @@ export class RequestBody {
   #waiting: ((body: RequestBody) => void) | null = null;
   /** Index of the next piece for the sink. */
   #next = 0;
-  /** Reads that the sink has got and that are not kept. */
+  /** Reads that the sink has taken and that are not kept. */
   #passing: Buffer[] | null = null;
-  /** Room for further tiny parts. */
+  /** Space for further tiny parts. */
   #tail: Buffer = NOTHING;
   #slabs: Buffer[] | null = null;
-  /** Room in the last of them. */
+  /** Space in the last slab. */
   #slabLeft = 0;
 
   constructor(budget: RetryBudget, setPaused: (isPaused: boolean) => void) {
@@ -71,7 +70,7 @@ export class RequestBody {
     this.#setPaused = setPaused;
   }
 
-  /** `piece` is not used elsewhere. */
+  /** @param piece not used elsewhere */
   push(piece: Buffer): void {
     if (this.#passing !== null) this.#freePassed();
     const copied = this.#copy(piece);
@@ -80,7 +79,7 @@ export class RequestBody {
     else if (this.holdsReads) freeRead(piece);
   }
 
-  /** `bytes[start, end)` are valid during the call only. */
+  /** The bytes are valid during the call only. */
   pushCopy(bytes: Buffer, start: number, end: number): void {
     // Most bodies are one small part.
     const copied = this.bytes === 0 ? 0 : this.#copy(bytes.subarray(start, end));
@@ -96,7 +95,7 @@ export class RequestBody {
     return this.bytes >= PLAIN_BYTES && !this.#isReleased;
   }
 
-  /** Copies what is kept of a large body, or of one in tiny parts. @returns the number of copied bytes */
+  /** Copies the kept part of a large body, or of one in tiny parts. @returns the number of copied bytes */
   #copy(bytes: Buffer): number {
     if (!this.isCopied) return this.#copyTiny(bytes);
     if (this.#budget.usedBytes + bytes.length > this.#budget.limitBytes) return 0;
@@ -163,8 +162,8 @@ export class RequestBody {
   }
 
   /**
-   * As `whenComplete`, with the body in one buffer: a body larger than a read is copied, and the copy is the caller's. A large one is joined
-   * over several turns of the event loop, unless it is not needed any more by then.
+   * As `whenComplete`, with the body in one buffer; the copy of a body larger than a read is the caller's. A large body is joined over
+   * several turns of the event loop, unless it is not needed any more by then.
    */
   whenJoined(then: (bytes: Buffer) => void): void {
     this.whenComplete(() => {
@@ -173,10 +172,10 @@ export class RequestBody {
     });
   }
 
-  /** Passes the body to `sink` from its first byte on. Only while `isWhole`. */
+  /** Sends the body to `sink` from its first byte on. Only while `isWhole`. */
   attach(sink: BodySink): void {
     this.#sink = sink;
-    // The sink sets the pace, also if a stage waits for the whole body.
+    // The sink sets the pace, even if a stage waits for the whole body.
     this.#waiting = null;
     this.#next = 0;
     this.resume();
@@ -186,7 +185,7 @@ export class RequestBody {
     this.#sink = null;
   }
 
-  /** The sink has room again. */
+  /** The sink can take more. */
   resume(): void {
     const sink = this.#sink;
     if (sink === null) return;
@@ -207,12 +206,12 @@ export class RequestBody {
     else this.#setPaused(false);
   }
 
-  /** It is needed until the end of the response: `release` does nothing before `end`. Only when complete. */
+  /** Keeps the body until the end of the response: `release` has no effect before `end`. Only when complete. */
   keep(): void {
     this.#isKept = true;
   }
 
-  /** No retry will need the body: what was sent is freed, and what arrives is not kept. */
+  /** No retry will need the body: frees what was sent, and does not keep what arrives. */
   release(): void {
     if (this.#isReleased || this.#isKept) return;
     this.#isReleased = true;
@@ -223,8 +222,8 @@ export class RequestBody {
   }
 
   /**
-   * As `release`, and frees the memory at once: V8 would find such garbage late and with a full collection. Only when every piece was sent
-   * and none is used elsewhere.
+   * As `release`, and frees the memory at once, because V8 would find such garbage late, with a full collection. Only when every piece
+   * was sent and none is used elsewhere.
    */
   free(): void {
     const { pieces } = this;
@@ -234,13 +233,13 @@ export class RequestBody {
     if (!this.holdsReads) return;
     if (passing !== null) for (const read of passing) freeRead(read);
     for (const { buffer, length } of pieces) {
-      // Less than half of a buffer may be a slice of the pool that Node's small buffers share: that can't be given back.
+      // A piece of less than half of its buffer may be in Node's pool, which can't be freed.
       if (length < LARGE_BYTES / 2 || length < buffer.byteLength / 2) continue;
       if (buffer.byteLength >= LARGE_BYTES && buffer instanceof ArrayBuffer) buffer.transfer(0);
     }
   }
 
-  /** As `release`, when nothing reads it any more. */
+  /** As `release`, at the end of the response. */
   end(): void {
     this.#isKept = false;
     this.release();
@@ -277,7 +276,7 @@ export class RequestBody {
     this.#next = 0;
   }
 
-  /** @returns false: the piece was not kept. `isNeeded`: it was not sent yet, so it must be kept */
+  /** @param isNeeded the piece was not sent yet, so it must be kept @returns false: the piece was not kept */
   #keep(piece: Buffer, isNeeded = false): boolean {
     const fits = !this.#isReleased && this.#budget.usedBytes + piece.length <= this.#budget.limitBytes;
     if (fits) {

@@ -23,14 +23,14 @@ import {
   readLength,
 } from './fields.ts';
 
-/** Bytes of a whole head, lines of it, and characters of its target: beyond them 431, 431 and 414. */
+/** Limits of a head in bytes and lines, and of its target in characters: beyond them 431, 431 and 414. */
 export const MAX_HEAD_BYTES = 65_536;
 export const MAX_FIELDS = 200;
 export const MAX_TARGET_BYTES = 16_384;
-/** A request line of more bytes has a target that is too long, however it goes on. */
+/** A longer request line has a target that is too long. */
 export const MAX_LINE_BYTES: number = MAX_TARGET_BYTES + 64;
 
-/** Positions of a line that is missing, and of one that occurs more than once. */
+/** In place of the position of a line: absent, or more than one. */
 export const NONE = -1;
 export const SEVERAL = -2;
 
@@ -40,7 +40,7 @@ const OTHER_MAJOR = 2;
 const MALFORMED = 3;
 const HTTP_1 = ascii('HTTP/1.');
 
-/** @returns the minor version of `HTTP/1.x`, or why it is not one that is spoken here. */
+/** @returns the minor version of `HTTP/1.x`, or a refusal */
 function httpMinor(bytes: Buffer, start: number, end: number): number {
   if (end - start !== 8) return MALFORMED;
   for (let i = 0; i < 7; i++) {
@@ -53,10 +53,10 @@ function httpMinor(bytes: Buffer, start: number, end: number): number {
   return minor > 1 && minor <= 9 ? OTHER_MAJOR : MALFORMED;
 }
 
-/** Mostly the next request has the same target: to compare it costs less than to make a text and to hash that (benchmark `json-2k`). */
+/** Consecutive requests mostly have the same target: comparing bytes costs less than making and hashing a string (benchmark `json-2k`). */
 let lastTarget = '';
 
-/** Whether the bytes are this text, in latin1. */
+/** In latin1. */
 function isText(bytes: Buffer, start: number, end: number, text: string): boolean {
   if (end - start !== text.length) return false;
   for (let i = 0; i < text.length; i++) if (bytes[start + i] !== text.charCodeAt(i)) return false;
@@ -66,7 +66,7 @@ function isText(bytes: Buffer, start: number, end: number, text: string): boolea
 const OPENING_BRACKET = 91;
 const CLOSING_BRACKET = 93;
 
-/** Whether this is `uri-host [ ":" port ]` (RFC 9110 section 7.2): a name, which may be empty, or an address in brackets. */
+/** `uri-host [ ":" port ]` (RFC 9110 section 7.2): a name, which may be empty, or an address in brackets. */
 function isHost(bytes: Buffer, start: number, end: number): boolean {
   let i = start;
   if (bytes[i] === OPENING_BRACKET) {
@@ -81,25 +81,24 @@ function isHost(bytes: Buffer, start: number, end: number): boolean {
   return true;
 }
 
-/** Why a head is refused: the status, and a message for the client. */
 export interface Refusal {
   readonly status: number;
   readonly message: string;
 }
 
-/** The head of one request (RFC 9112 sections 2 to 6), refused wherever two readers could disagree about it. */
+/** The head of a request (RFC 9112 sections 2 to 6). It is refused if two parsers could disagree about it. */
 export class RequestHead extends Head {
   method = '';
-  /** Path and query as the client spelled them; `*` only for `OPTIONS *`. */
+  /** Path and query in the client's spelling; `*` only for `OPTIONS *`. */
   target = '';
   isHttp10 = false;
-  /** There is an x-request-id, be it empty. */
+  /** Also if it is empty. */
   hasRequestIdLine = false;
-  /** Value of x-turnout-timeout, '' when absent. */
+  /** x-turnout-timeout; '' if absent. */
   timeout = '';
-  /** Value of x-turnout-session-end, '' when absent. */
+  /** x-turnout-session-end; '' if absent. */
   sessionEnd = '';
-  /** The answer carries the id of the request under this name too; '' for none. */
+  /** A further response header for the request id; '' for none. */
   idHeader = '';
   /** The client waits for `100 Continue` before it sends its body. */
   expectsContinue = false;
@@ -107,17 +106,15 @@ export class RequestHead extends Head {
   /** Index in `raw` of the line, `NONE` or `SEVERAL`. */
   authorizationAt = NONE;
   apiKeyAt = NONE;
-  /** Set by the listener whose requests may steer (`--admin-port`). */
+  /** Control requests are allowed (`--admin-port`). */
   isOnAdminPort = false;
-  /** The request comes from code of this process: it needs no key, and may steer. */
+  /** The request comes from code of this process: it needs no key, and may be a control request. */
   isTrusted = false;
   #hasHost = false;
 
   /**
-   * Reads a head that starts at `bytes[start]`.
-   *
-   * @returns the index after its empty line; `INCOMPLETE` when bytes are missing; `BAD` with `refusal` set. The
-   *   verdict is that of the first wrong line, however the bytes were split.
+   * Reads the head at `bytes[start]`. @returns the index after its empty line; `INCOMPLETE`; or `BAD` with `refusal` set. The result is
+   * that of the first wrong line, however the bytes were split.
    */
   read(bytes: Buffer, start: number, end: number): number {
     const lineEnd = this.#readRequestLine(bytes, start, end);
@@ -158,13 +155,13 @@ export class RequestHead extends Head {
     return this.#settle(connectionValue) ? at + 2 : BAD;
   }
 
-  /** The value on the line that begins at this index of `raw`. */
+  /** @param lineAt index in `raw` */
   valueAt(lineAt: number): string {
     const { raw } = this;
     return raw.slice(raw.indexOf(':', lineAt) + 1, raw.indexOf('\r', lineAt)).trim();
   }
 
-  /** Leaves the line that begins at this index of `raw` out of what is passed on. */
+  /** Removes the line at this index of `raw` from the forwarded fields. */
   dropLineAt(lineAt: number): void {
     this.dropLine(lineAt, this.raw.indexOf('\n', lineAt) + 1);
   }
@@ -178,7 +175,7 @@ export class RequestHead extends Head {
       while (i < end && IS_TARGET[bytes[i]!] === 1) i++;
     }
     const targetEnd = i;
-    // The line is judged once it is whole, or once it can't become a line within the limits any more.
+    // The line is checked when it is complete, or when it exceeds a limit.
     let lineEnd = i + 11 <= end && bytes[i + 10] === LF ? i + 11 : bytes.indexOf(LF, i) + 1;
     if (lineEnd === 0 || lineEnd > end) lineEnd = -1;
     if ((lineEnd < 0 ? end : lineEnd) - start > MAX_LINE_BYTES) {
@@ -226,7 +223,7 @@ export class RequestHead extends Head {
     return true;
   }
 
-  /** Takes note of a field that frames the message or ends at this hop. */
+  /** For fields that frame the message or end at this hop. */
   #note(bytes: Buffer, start: number, lineStart: number, lineEnd: number): boolean {
     const { kind, valueStart, valueEnd } = field;
     switch (kind) {
@@ -238,7 +235,7 @@ export class RequestHead extends Head {
       case TRANSFER_ENCODING:
         if (this.isChunked) return this.#fail(400, 'The request has more than one Transfer-Encoding.');
         if (this.isHttp10) return this.#fail(400, 'HTTP/1.0 has no Transfer-Encoding (RFC 9112 section 6.1).');
-        // Whitespace after the word is allowed, but readers are known to overlook the coding then (llhttp: a tab).
+        // Whitespace after the word is allowed, but some parsers then overlook the coding (llhttp: a tab).
         if (!isChunkedWord(bytes, valueStart, lineEnd - 2)) return this.#failCoding(bytes, valueStart, lineEnd - 2);
         this.isChunked = true;
         break;
@@ -284,7 +281,7 @@ export class RequestHead extends Head {
     return true;
   }
 
-  /** What can be said only when all fields are known. */
+  /** Checks that need all fields. */
   #settle(connection: string): boolean {
     if (this.isChunked && this.contentLength >= 0) {
       return this.#fail(400, 'The request has both Content-Length and Transfer-Encoding (RFC 9112 section 6.1).');
@@ -298,8 +295,8 @@ export class RequestHead extends Head {
 
   #failCoding(bytes: Buffer, start: number, end: number): boolean {
     const codings = bytes.toString('latin1', start, end).toLowerCase();
-    // Real codings under a last chunked are merely not spoken here (section 6.1). Where chunked is not the last one nobody
-    // can tell where the body ends (section 6.3); everything else is an attempt to be read in two ways.
+    // Other codings before a final chunked are valid but not supported (section 6.1). If chunked is not final the end of the body is not
+    // known (section 6.3); anything else is an attempt to be parsed in two ways.
     return /^(?:(?:gzip|x-gzip|deflate|compress|x-compress|br|zstd)[\t ]*,[\t ]*)+chunked$/.test(codings)
       ? this.#fail(501, 'This Transfer-Encoding is not supported: send chunked alone, or a Content-Length.')
       : this.#fail(400, 'Transfer-Encoding must be exactly "chunked" (RFC 9112 section 6.1).');

@@ -7,29 +7,31 @@ import { RequestBody, type RetryBudget, freeRead } from './request-body.ts';
 import { throwLater } from '../kit/throw-later.ts';
 import { MAX_HEAD_BYTES, MAX_LINE_BYTES, type Refusal, RequestHead } from './request-head.ts';
 
-/** Bytes of pipelined requests kept while one is being answered; beyond them the socket is paused. */
+/** Bytes of pipelined requests that are kept during a request; beyond them the socket is paused. */
 const MAX_AHEAD_BYTES = 65_536;
 
-/** Of so many chunks in a read, the next read is left for another turn: 64 KB in chunks of a byte take 2 ms, and a turn has up to 32 reads. */
+/**
+ * After a read with so many chunks the next read waits for another turn of the event loop: 64 KB in chunks of a byte take 2 ms, and a
+ * turn has up to 32 reads.
+ */
 const MANY_PARTS = 1_000;
 
 const READ_BYTES = 65_536;
-/** What all clients' sockets read into where what is read is used up, or copied, before the next read. */
+/** All clients' sockets read into this buffer if the bytes are used or copied before the next read. */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
-/** Requests are small as a rule. Of a large one this much is copied; the rest is read into memory of its own. */
+/** Most requests are small. This much of a large one is copied; the rest is read into memory of its own. */
 export const headBuffer: Buffer = sharedBuffer.subarray(0, 16_384);
-/** Less than this is copied: a buffer of its own costs more. */
+/** Fewer bytes are copied. */
 const MIN_OWN_BYTES = 16_384;
 
-/** How long a client may take, in milliseconds. */
 export interface ClientTimeouts {
-  /** For the whole head of a request, from its first byte. */
+  /** From the first byte of a request to the end of its head. */
   readonly headMs: number;
   /** Between two reads of a request's body. */
   readonly bodyIdleMs: number;
   /** Between two requests. */
   readonly keepAliveMs: number;
-  /** Without taking a byte of its answer. */
+  /** Without taking a byte of the response. */
   readonly writeMs: number;
 }
 
@@ -40,27 +42,26 @@ export interface RequestOptions {
   readonly allowsHalfClose: boolean;
 }
 
-/** What the readers of one port have in common. */
 export interface ReaderContext {
   readonly clock: CoarseClock;
   readonly retryBudget: RetryBudget;
   readonly options: RequestOptions;
 }
 
-/** The requests of one connection, strictly one after the other: its bytes in, heads and bodies out. */
+/** The requests of one connection, one at a time. */
 export class RequestReader implements SocketReader {
-  /** The request that is being answered; null between requests, and where a head was refused. */
+  /** null: between requests, or the head was refused. */
   head: RequestHead | null = null;
-  /** Null between requests only. */
+  /** null: between requests. */
   body: RequestBody | null = null;
-  /** Nothing that comes is read any more. */
+  /** Further bytes are dropped. */
   isStopped = false;
-  /** The client has ended its side. */
+  /** The client has sent its FIN. */
   hasEnded = false;
   readonly #connection: ClientConnection;
   readonly #context: ReaderContext;
   #ahead: Buffer | null = null;
-  /** What the socket reads into, where that is the body's own. */
+  /** The read buffer, if it belongs to the body. */
   #own: Buffer | null = null;
   #bodyLeft = 0;
   #chunked: ChunkedPayload | null = null;
@@ -72,17 +73,17 @@ export class RequestReader implements SocketReader {
     this.#context = context;
   }
 
-  /** Bytes of a further request, or of the beginning of one, are here. */
+  /** Bytes of the next request have arrived. */
   get hasAhead(): boolean {
     return this.#ahead !== null;
   }
 
-  /** Nothing of the present request is still to come. */
+  /** The present request is complete. */
   get isWhole(): boolean {
     return this.body === null || this.body.isComplete;
   }
 
-  /** Where the next read goes: into memory that the body keeps, where much of one is to come. */
+  /** The buffer of the next read: the body's own if much of a body is to come. */
   get readInto(): Buffer {
     const { body } = this;
     if (body === null || body.isComplete || this.isStopped) return headBuffer;
@@ -92,15 +93,15 @@ export class RequestReader implements SocketReader {
     return (this.#own ??= Buffer.allocUnsafeSlow(left < READ_BYTES ? left : READ_BYTES));
   }
 
-  /** `bytes[0, count)` were read into what `readInto` was. They are valid during the call only, but for a body's own. */
+  /** `bytes[0, count)` were read into `readInto`. They are valid during the call only, unless the buffer is the body's. */
   onBytes(bytes: Buffer, count: number): void {
     const isOwn = bytes === this.#own;
-    // Mostly empty it stays where it is, and is read into again.
+    // A buffer that is mostly empty is used for the next read, too.
     if (isOwn && count >= bytes.length / 2) this.#own = null;
     this.#onBytes(bytes, count, isOwn && this.#own === null);
   }
 
-  /** The bytes are in a buffer that is not used elsewhere. */
+  /** @param bytes not used elsewhere */
   onOwnBytes(bytes: Buffer): void {
     this.#onBytes(bytes, bytes.length, true);
   }
@@ -114,7 +115,7 @@ export class RequestReader implements SocketReader {
     }
   }
 
-  /** The next bytes would be read as something that they are not. */
+  /** The position in the stream is not known any more. */
   #fault(error: unknown): void {
     throwLater(error);
     this.#connection.onFault();
@@ -139,7 +140,7 @@ export class RequestReader implements SocketReader {
     else socket.destroySoon();
   }
 
-  /** On to the next request, which may be here already. */
+  /** The next request may have arrived already. */
   next(): void {
     this.body = null;
     this.head = null;
@@ -147,7 +148,7 @@ export class RequestReader implements SocketReader {
     this.#connection.deadlineMs = clock.nowMs + options.timeouts.keepAliveMs;
     this.#setReading(true);
     if (this.#ahead !== null) {
-      // Not in this stack: a thousand pipelined requests would nest a thousand deep.
+      // Not recursively: a thousand pipelined requests would nest a thousand deep.
       setImmediate(() => {
         const ahead = this.#ahead;
         if (this.body !== null || ahead === null || this.#connection.socket.destroyed) return;
@@ -168,7 +169,7 @@ export class RequestReader implements SocketReader {
     this.#setReading(true);
   }
 
-  /** What was awaited has not come in time. @returns false when no request was awaited. */
+  /** A deadline was exceeded. @returns false: no request was expected */
   refuseLate(): boolean {
     if (this.isStopped) return false;
     if (this.body !== null) this.#refuseBody({ status: 408, message: 'The client stopped sending the request body.' });
@@ -183,14 +184,14 @@ export class RequestReader implements SocketReader {
     if (this.#ahead.length > MAX_AHEAD_BYTES) this.#setReading(false);
   }
 
-  /** `seen` bytes were looked at before: a head is read anew only when a line was completed since. */
+  /** @param seen bytes that were checked before: a head is parsed again only when a line is complete */
   #readHead(bytes: Buffer, end: number, seen: number): void {
     this.#ahead = null;
     let start = 0;
-    // Empty lines before a request are forgiven (RFC 9112 section 2.2): all, as they may come in reads of their own.
+    // Empty lines before a request are skipped (RFC 9112 section 2.2), however they are split.
     while (start + 1 < end && bytes[start] === 13 && bytes[start + 1] === 10) start += 2;
     if (start === end) return;
-    // Without a line's end there is something new to say only when a limit was crossed.
+    // Without a line end the result changes only if a limit is exceeded.
     const limit = seen <= MAX_LINE_BYTES ? MAX_LINE_BYTES : MAX_HEAD_BYTES;
     if (seen > 0 && bytes.indexOf(10, seen) < 0 && end <= limit) {
       this.#stash(bytes, 0, end);
@@ -245,20 +246,20 @@ export class RequestReader implements SocketReader {
     }
     if (!body.isComplete) this.#await(this.#context.options.timeouts.bodyIdleMs);
     this.#connection.onRequest(head, body);
-    // A client that was refused at once does not have to send its body (RFC 9110 section 10.1.1).
+    // A client that got an error at once does not have to send its body (RFC 9110 section 10.1.1).
     if (head.expectsContinue && !hasBytes && !body.isComplete && this.body === body && !this.isStopped) {
       this.#connection.socket.write('HTTP/1.1 100 Continue\r\n\r\n');
     }
   }
 
-  /** @param isOwn the buffer is the body's from here on */
+  /** @param isOwn the buffer now belongs to the body */
   #onBodyBytes(bytes: Buffer, start: number, end: number, isOwn: boolean): void {
     const body = this.body!;
     if (this.#chunked !== null) {
       const { chunks } = this.#chunked;
       const isGood = this.#chunked.read(bytes, start, end);
       const { parts, payload } = this.#chunked;
-      // Copied out of the read: chunk lines and all, it would stay in memory for a retry.
+      // Copied: with its chunk lines the read would stay in memory for a retry.
       if (payload !== null) body.pushCopy(payload, 0, payload.length);
       if (!isGood) {
         this.#refuseBody({ status: 400, message: `The request has ${chunks.refusal}.` });
@@ -281,7 +282,7 @@ export class RequestReader implements SocketReader {
     else this.#awaitMore();
   }
 
-  /** Lets others have their turn. */
+  /** Lets other connections be read. */
   #breathe(): void {
     if (!this.#isReading) return;
     const { body } = this;
@@ -307,7 +308,7 @@ export class RequestReader implements SocketReader {
     if (this.#isBodyPaused) this.#setBodyPaused(false);
   }
 
-  /** The framing of the body is malformed: if the request was dispatched, its exchange ends it; else it never began. */
+  /** The framing of the body is malformed. If the request was dispatched, this ends its exchange. */
   #refuseBody(refusal: Refusal): void {
     this.isStopped = true;
     if (!this.#connection.onBodyRefused(refusal)) this.#refuse(refusal);
@@ -317,7 +318,7 @@ export class RequestReader implements SocketReader {
     return `The request body is larger than ${this.#context.options.maxPayloadBytes} bytes (--max-payload-size).`;
   }
 
-  /** Whether the engine takes the body as fast as it comes. */
+  /** Called when the engine takes the body more slowly than it arrives, and when it has caught up. */
   readonly #setBodyPaused = (isPaused: boolean): void => {
     if (this.#isBodyPaused === isPaused) return;
     this.#isBodyPaused = isPaused;

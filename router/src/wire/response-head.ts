@@ -22,19 +22,18 @@ import { MAX_FIELDS, MAX_HEAD_BYTES } from './request-head.ts';
 const HTTP_1 = ascii('HTTP/1.');
 const EVENT_STREAM = ascii('text/event-stream');
 
-/** The head of an engine's answer (RFC 9112 sections 4 and 6). What two readers could frame differently is `BAD`. */
+/** The head of an engine's response (RFC 9112 sections 4 and 6); `BAD` if two parsers could frame it differently. */
 export class ResponseHead extends Head {
   status = 0;
-  /** Status code and reason as the engine wrote them, for example `200 OK`. */
+  /** The engine's status code and reason, for example `200 OK`. */
   statusText = '';
   isEventStream = false;
-  /** Why the head was refused; for logs, never shown to clients. */
+  /** For logs; clients do not see it. */
   refusal = '';
 
   /** As `RequestHead.read`. */
   read(bytes: Buffer, start: number, end: number): number {
-    // What does not begin with HTTP/1 is refused at its first wrong byte: other protocols may send no LF, and the attempt would wait for
-    // its timeout.
+    // Anything but HTTP/1 is refused at its first wrong byte: other protocols may send no LF, and the attempt would wait for its timeout.
     for (let i = 0; i < 7 && start + i < end; i++) {
       if (bytes[start + i] !== HTTP_1[i]) return this.#refuse('a status line without HTTP/1');
     }
@@ -82,13 +81,13 @@ export class ResponseHead extends Head {
     // RFC 9110 section 15.2; llhttp and others differ on where such a message ends.
     if (this.status < 200 && (this.isChunked || this.contentLength > 0))
       return this.#refuse('a body in an interim answer');
-    // A client that reads it would wait for bytes, or take them from the next response (RFC 9110 section 8.6 forbids it).
+    // A client that follows it would wait for bytes, or take them from the next response (RFC 9110 section 8.6 forbids it).
     if (this.status === 204 && this.contentLength >= 0) this.drop('content-length');
     if (connection !== '' && !this.dropNamed(connection)) return this.#refuse('a Connection that names its framing');
     return at + 2;
   }
 
-  /** True when the status or the method rules out a body (RFC 9112 section 6.3). */
+  /** The status or the method rules out a body (RFC 9112 section 6.3). */
   hasNoBody(method: string): boolean {
     return method === 'HEAD' || this.status === 204 || this.status === 304 || this.status < 200;
   }
@@ -134,7 +133,7 @@ export class ResponseHead extends Head {
   }
 }
 
-/** A head that the router writes itself. `fields` are lines without their framing, each with CRLF. */
+/** A head of the router's own. @param fields lines without framing, each with CRLF */
 export function ownHead(status: number, statusText: string, fields: string, bodyBytes: number): ResponseHead {
   const head = new ResponseHead();
   head.status = status;
@@ -146,7 +145,7 @@ export function ownHead(status: number, statusText: string, fields: string, body
   return head;
 }
 
-/** The same for a response of unknown length: chunked, or ended by closing the connection. */
+/** For a response of unknown length: chunked, or ended by closing the connection. */
 export function ownStreamHead(status: number, statusText: string, fields: string, isChunked: boolean): ResponseHead {
   const head = ownHead(status, statusText, fields, 0);
   head.contentLength = -1;

@@ -5,9 +5,8 @@ const PART_BYTES = 65_536;
 const PARTS_AT_A_TURN = 4;
 
 /**
- * Hands over a body that is whole, some at a turn of the event loop and no more than its reader takes: TLS would encrypt all of it in
- * one go, and all of it would be copied. The first of it in this turn.
- * @param isWanted asked before each turn; false: `done` is not called any more
+ * Sends a complete body, a part per turn of the event loop and no more than the sink takes, because TLS would encrypt and copy all of it
+ * at once. The first part is sent in this turn. @param isWanted called before each turn; false: `done` is not called any more
  */
 export function sendInParts(sink: Sink, body: Buffer, isWanted: () => boolean, done: () => void): void {
   let at = 0;
@@ -22,7 +21,7 @@ export function sendInParts(sink: Sink, body: Buffer, isWanted: () => boolean, d
       at = end;
     }
     if (at === body.length) {
-      // What is left in the sink goes out without us.
+      // The rest is in the sink.
       sink.source = null;
       isDone = true;
       sink.flush();
@@ -32,7 +31,7 @@ export function sendInParts(sink: Sink, body: Buffer, isWanted: () => boolean, d
       setImmediate(next);
     }
   };
-  // Some sinks ask more often than they were full.
+  // Some sinks call `resume` without need.
   sink.source = { resume: () => (isComing ? undefined : next()) };
   next();
 }

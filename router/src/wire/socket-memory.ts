@@ -4,7 +4,7 @@ import { Socket, type SocketConstructorOpts } from 'node:net';
 export interface SocketReader {
   /** The buffer for the next read. */
   readonly readInto: Buffer;
-  /** `bytes[0, count)` were read; `bytes` is what `readInto` was. */
+  /** @param bytes the buffer of `readInto`, with `count` bytes */
   onBytes(bytes: Buffer, count: number): void;
 }
 
@@ -14,13 +14,11 @@ export interface Held<Handle = object> {
 }
 
 /**
- * An accepted socket (`pauseOnConnect`) once more, as one that is read into buffers of the reader's choice. Node has that for
- * sockets that it makes (`onread`), and no way to ask for it where it accepts them. What it does instead for each read,
- * memory of 64 KB, a second one of the right size and a buffer around it that is collected later, makes a request of 2 KB cost
- * 1.26 times as much CPU, and one of 200 KB twice as much (medians of 11 runs).
- *
- * @param readerOf called at once with the new socket; null: it is destroyed
- * @returns false: this version of Node keeps its sockets differently, and `accepted` is unchanged
+ * Replaces an accepted socket (`pauseOnConnect`) by one that reads into buffers of the reader's choice. Node has that for sockets that it
+ * connects (`onread`), but not for accepted ones. For each of those it allocates 64 KB, then a buffer of the right size that is collected
+ * later: a request of 2 KB costs 1.26 times as much CPU, one of 200 KB twice as much (medians of 11 runs). @param readerOf called at once
+ * with the new socket; null: it is destroyed @returns false: this version of Node keeps its sockets differently, and `accepted` is
+ * unchanged
  */
 export function readIntoBuffers(
   accepted: Socket,
@@ -43,13 +41,13 @@ export function readIntoBuffers(
     },
   };
   held._handle = null;
-  // It has no system socket any more; its server counts it as closed.
+  // Without a system socket its server counts it as closed.
   accepted.destroy();
   reader = readerOf(new Socket(options as SocketConstructorOpts));
   return true;
 }
 
-/** Smaller parts of a message go out as text: for them a string costs less than a buffer. */
+/** Smaller parts of a message are sent as text, which costs less than a buffer. */
 export const TEXT_BYTES = 1_024;
 
 /** Buffers for copies, reused as soon as they were written, so that their memory stays in the CPU cache. */
@@ -64,7 +62,7 @@ export class CopyPool {
     this.#maxSpare = maxSpare;
   }
 
-  /** @returns a buffer of at least so many bytes, to be given back after use */
+  /** @returns a buffer of at least `bytes`, to be given back after use */
   take(bytes: number): Buffer {
     return bytes > this.#bytes
       ? Buffer.allocUnsafeSlow(bytes)
@@ -80,13 +78,11 @@ export class CopyPool {
 export const copies = new CopyPool(65_536, 64);
 
 /**
- * Writes a head and the small body after it at once. Copied into reused memory they cost 0.5 µs less of 2 KB than as one string, which
- * V8 makes, joins and collects (benchmark `json-2k`).
- *
- * @param head in latin1
+ * Writes a head and its small body at once. Copying them into reused memory costs 0.5 µs less of 2 KB than one string, which V8 makes,
+ * joins and collects (benchmark `json-2k`). @param head in latin1
  */
 export function writeMessage(socket: Socket, head: string, pieces: readonly Buffer[], bytes: number): void {
-  // What a socket does not take at once keeps its buffer: of a new or an encrypted connection each message would.
+  // A buffer stays in use until the socket has sent it: on a new or encrypted connection each message would need one.
   if (bytes < TEXT_BYTES || socket.connecting || socket.writableLength > 0 || 'encrypted' in socket) {
     let text = head;
     for (const piece of pieces) text += piece.toString('latin1');

@@ -19,7 +19,7 @@ export interface Endpoint {
   readonly lookup: LookupFunction | null;
 }
 
-/** How to connect to an endpoint, in Node's words. */
+/** Options for `net.connect` or `tls.connect`. */
 export function reach({ host, port, isTls, tls, lookup }: Endpoint): {
   host: string;
   port: number;
@@ -34,17 +34,12 @@ export function reach({ host, port, isTls, tls, lookup }: Endpoint): {
   };
 }
 
-/** What uses a connection for one exchange. */
 export interface UpstreamUser {
-  /**
-   * `bytes[0, count)` were read. They are valid during the call only.
-   *
-   * @returns false: read nothing more until `connection.resume()`
-   */
+  /** The bytes are valid during the call only. @returns false: read nothing more until `connection.resume()` */
   onBytes(bytes: Buffer, count: number): boolean;
-  /** What was written has gone out. */
+  /** All written bytes were sent. */
   onDrain(): void;
-  /** The engine ended its side, or the connection broke (`error`). Called once; the connection is gone. */
+  /** The engine closed its side, or the connection broke (`error`). Called once, at the end. */
   onGone(error: NodeJS.ErrnoException | null): void;
 }
 
@@ -56,16 +51,15 @@ const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 export class UpstreamConnection implements IndexedSetMember {
   readonly socket: Socket;
   user: UpstreamUser | null = null;
-  /** Its place among its pool's. */
   setIndex = -1;
   isConnected = false;
-  /** Exchanges that went over it before the present one. */
+  /** Earlier exchanges of the connection. */
   uses = 0;
   idleSinceMs = 0;
-  /** Bytes of answers came in for the present exchange. */
+  /** Bytes of the present response have arrived. */
   hasRead = false;
   #error: NodeJS.ErrnoException | null = null;
-  /** Of TLS: what the user answered to the last read. */
+  /** For TLS: the result of the last `onBytes`. */
   #mayReadOn = true;
   #isGone = false;
   readonly #onClosed: (connection: UpstreamConnection) => void;
@@ -106,12 +100,12 @@ export class UpstreamConnection implements IndexedSetMember {
     socket.on('close', () => this.#gone());
   }
 
-  /** True while the engine's side is open as far as is known. */
+  /** The engine has not closed the connection, as far as is known. */
   get isUsable(): boolean {
     return !this.#isGone && !this.socket.destroyed;
   }
 
-  /** A part of what was written waits for the system to take it. */
+  /** Written bytes wait to be sent. */
   get hasUnsent(): boolean {
     return this.socket.writableLength > 0;
   }
@@ -120,10 +114,10 @@ export class UpstreamConnection implements IndexedSetMember {
     this.socket.resume();
   }
 
-  /** Reads on after a wait, first all that came in it. */
+  /** Continues reading after a delay, first what arrived during it. */
   resumeGathered(): void {
     const { socket } = this;
-    // A paused TLS socket keeps each record apart: resumed, it passes on the first one and may be paused again.
+    // A paused TLS socket keeps its records apart: when resumed it passes on the first one, and may be paused again.
     if ('encrypted' in socket && socket.read() !== null && !this.#mayReadOn) return;
     socket.resume();
   }
@@ -136,7 +130,7 @@ export class UpstreamConnection implements IndexedSetMember {
 
   #onBytes(bytes: Buffer, count: number): boolean {
     if (this.user === null) {
-      // A response without a request: what follows on this connection can't be trusted.
+      // A response without a request: later bytes can't be trusted.
       this.socket.destroy();
       return true;
     }
@@ -145,7 +139,7 @@ export class UpstreamConnection implements IndexedSetMember {
       return this.user.onBytes(bytes, count);
     } catch (error) {
       throwLater(error);
-      // Its next bytes would be read as something that they are not. The user learns that the connection is gone.
+      // The position in the stream is not known any more. The user is notified of the end.
       this.socket.destroy();
       return true;
     }
@@ -186,7 +180,7 @@ export class UpstreamPool {
     return this.#open.size;
   }
 
-  /** A connection for one exchange. `isFresh`: a new one in any case, after a reused one proved dead. */
+  /** @param isFresh never reuses a connection, because a reused one was stale */
   acquire(user: UpstreamUser, isFresh: boolean, nowMs: number): UpstreamConnection {
     const idle = this.#idle;
     while (!isFresh && idle.length > 0) {
@@ -206,8 +200,8 @@ export class UpstreamPool {
   }
 
   /**
-   * Takes a connection back whose exchange ended cleanly in both directions. An engine that answered and has not read the whole
-   * request may never do so, and what waits to be written is memory of a body that is about to be freed.
+   * Keeps the connection of an exchange that ended cleanly in both directions. An engine that responded before it read the whole request
+   * may never read it, and the unsent bytes are of a body that will be freed.
    */
   release(connection: UpstreamConnection, nowMs: number): void {
     connection.user = null;
@@ -220,14 +214,14 @@ export class UpstreamPool {
     this.#idle.push(connection);
   }
 
-  /** Closes what was idle too long. */
+  /** Closes connections that were idle for too long. */
   sweep(nowMs: number): void {
     while (this.#idle.length > 0 && nowMs - this.#idle[0]!.idleSinceMs >= this.#options.idleTimeoutMs) {
       this.#idle.shift()!.destroy();
     }
   }
 
-  /** Nothing new will come: idle connections are closed, those in use when they are given back. */
+  /** Closes idle connections now, and others when they are released. */
   retire(): void {
     this.#isRetired = true;
     for (const connection of this.#idle.splice(0)) connection.destroy();
