@@ -4,17 +4,63 @@ export type JoinPieces<Joined> = (pieces: readonly Buffer[], bytes: number) => J
 /** In one step. */
 export const joined: JoinPieces<Buffer> = (pieces, bytes) => Buffer.concat(pieces, bytes);
 
+const IN_LINE = 0;
+/** After the end of a line, and at the beginning of the next one. */
+const AT_LINE = 1;
+/** After a CR: an LF would belong to it. */
+const AFTER_CR = 2;
+/** After the CR of an empty line. */
+const AFTER_EMPTY_CR = 3;
+
 /**
- * Splits a stream of server-sent events at the empty lines that end them (WHATWG HTML section 9.2.6: lines end in LF,
- * CR or CRLF). Events keep their line ends.
+ * Finds the ends of server-sent events: the empty lines that end them (WHATWG HTML section 9.2.6: lines end in LF, CR or CRLF), wherever
+ * the pieces begin that a stream comes in.
  */
+export class EventEnds {
+  #state = IN_LINE;
+
+  /** @returns the index after each event that ends in this piece of a stream; 0 where its first byte only shows that one has ended */
+  in(piece: Uint8Array): number[] {
+    const ends: number[] = [];
+    let state = this.#state;
+    let lf = piece.indexOf(LF);
+    let cr = piece.indexOf(CR);
+    for (let at = 0; at < piece.length;) {
+      if (state === IN_LINE) {
+        if (lf >= 0 && lf < at) lf = piece.indexOf(LF, at);
+        if (cr >= 0 && cr < at) cr = piece.indexOf(CR, at);
+        if (lf < 0 && cr < 0) break;
+        const isLf = cr < 0 || (lf >= 0 && lf < cr);
+        state = isLf ? AT_LINE : AFTER_CR;
+        at = (isLf ? lf : cr) + 1;
+        continue;
+      }
+      const isLf = piece[at] === LF;
+      if (state === AFTER_EMPTY_CR || (state === AT_LINE && isLf)) {
+        if (isLf) at++;
+        ends.push(at);
+        state = IN_LINE;
+      } else if (isLf || piece[at] === CR) {
+        state = isLf ? AT_LINE : AFTER_EMPTY_CR;
+        at++;
+      } else state = IN_LINE;
+    }
+    this.#state = state;
+    return ends;
+  }
+
+  reset(): void {
+    this.#state = IN_LINE;
+  }
+}
+
+/** Splits a stream of server-sent events. Events keep their line ends. */
 export class EventSplitter<Joined = Buffer> {
   readonly #join: JoinPieces<Joined>;
+  readonly #ends = new EventEnds();
   /** The incomplete event, joined once, because it may have 100 MB in many pieces. */
   #parts: Buffer[] = [];
   #bytes = 0;
-  /** Its last bytes, which may be part of the empty line. */
-  #tail: Buffer = NOTHING;
 
   constructor(join: JoinPieces<Joined>) {
     this.#join = join;
@@ -32,49 +78,27 @@ export class EventSplitter<Joined = Buffer> {
 
   /** @returns the events that are now complete, each with its empty line, as parts of `bytes` if possible */
   push(bytes: Buffer): (Buffer | Joined)[] {
-    const before = this.#tail.length;
-    return this.#cut(before === 0 ? bytes : Buffer.concat([this.#tail, bytes]), before);
+    const events: (Buffer | Joined)[] = [];
+    let start = 0;
+    for (const end of this.#ends.in(bytes)) {
+      events.push(this.#whole(bytes.subarray(start, end)));
+      start = end;
+    }
+    if (start < bytes.length) {
+      this.#parts.push(start === 0 ? bytes : bytes.subarray(start));
+      this.#bytes += bytes.length - start;
+    }
+    return events;
   }
 
   /** As `push`, for `bytes[start, end)` that are valid only during the call. */
   pushCopy(bytes: Uint8Array, start: number, end: number): (Buffer | Joined)[] {
-    const before = this.#tail.length;
-    const all = Buffer.allocUnsafe(before + end - start);
-    all.set(this.#tail);
-    all.set(bytes.subarray(start, end), before);
-    return this.#cut(all, before);
-  }
-
-  /** @param before bytes at the start of `all` that were there already */
-  #cut(all: Buffer, before: number): (Buffer | Joined)[] {
-    const events: (Buffer | Joined)[] = [];
-    let start = before;
-    let lf = all.indexOf(LF);
-    let cr = all.indexOf(CR);
-    for (let i = 0; lf >= 0 || cr >= 0;) {
-      i = lf < 0 ? cr : cr < 0 ? lf : Math.min(lf, cr);
-      const end = emptyLineEnd(all, i);
-      if (end < 0) break;
-      if (end > 0) {
-        events.push(this.#whole(all.subarray(start, end)));
-        start = end;
-      }
-      i = Math.max(end, i + 1);
-      if (lf >= 0 && lf < i) lf = all.indexOf(LF, i);
-      if (cr >= 0 && cr < i) cr = all.indexOf(CR, i);
-    }
-    if (start < all.length) {
-      this.#parts.push(all.subarray(start));
-      this.#bytes += all.length - start;
-    }
-    // Only bytes of the current event may be part of its empty line.
-    this.#tail = all.subarray(Math.max(events.length === 0 ? 0 : start, all.length - MAX_TAIL));
-    return events;
+    return this.push(Buffer.from(bytes.subarray(start, end)));
   }
 
   /** The rest at the end of the stream: an incomplete event. */
   end(): Buffer | Joined {
-    this.#tail = NOTHING;
+    this.#ends.reset();
     return this.#whole(NOTHING);
   }
 
@@ -90,8 +114,6 @@ export class EventSplitter<Joined = Buffer> {
 }
 
 const NOTHING = Buffer.alloc(0);
-/** The longest empty line, CRLF CRLF, without its last byte. */
-const MAX_TAIL = 3;
 const LF = 10;
 const CR = 13;
 const DATA = Buffer.from('data:');
@@ -110,18 +132,3 @@ export const dataLines = (text: string): string[] =>
     .split('\n')
     .filter((line) => line.startsWith('data:'))
     .map((line) => line.slice('data:'.length).trim());
-
-/** @returns the index after the two line ends at `i`; 0: none there; -1: not known yet */
-function emptyLineEnd(bytes: Buffer, i: number): number {
-  const first = lineEnd(bytes, i);
-  if (first <= 0) return first;
-  if (first >= bytes.length) return -1;
-  return lineEnd(bytes, first);
-}
-
-function lineEnd(bytes: Buffer, i: number): number {
-  if (bytes[i] === LF) return i + 1;
-  if (bytes[i] !== CR) return 0;
-  if (i + 1 >= bytes.length) return -1;
-  return bytes[i + 1] === LF ? i + 2 : i + 1;
-}

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { ExpertsCutter, markOf } from './experts-cutter.ts';
+import { cutExperts, markOf } from './experts-cutter.ts';
 
 /** Takes an answer apart that comes in pieces of these sizes, over and over. */
 function cut(answer: string | Buffer, sizes: readonly number[] = [1e9]) {
@@ -9,7 +9,7 @@ function cut(answer: string | Buffer, sizes: readonly number[] = [1e9]) {
   const cuts: string[] = [];
   const ends: [number, string][] = [];
   let rest = '';
-  const cutter = new ExpertsCutter({
+  const cutter = cutExperts({
     rest: (piece, start, end) => (rest += piece.toString('latin1', start, end)),
     piece: (n, _form, piece, start, end) => (cuts[n] = (cuts[n] ?? '') + piece.toString('latin1', start, end)),
     end: (n, description) => ends.push([n, description]),

@@ -1,4 +1,5 @@
-import { MemberSearch, keysOf } from './member-search.ts';
+import type { ValueCutter } from '../../plugin.ts';
+import { MemberSearch, type OpenValue, keysOf } from './member-search.ts';
 
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;
@@ -7,7 +8,8 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
 /** What engines call the tensors that are cut out: the experts that tokens went to, and the tokens that sparse attention looked at. */
-const KEYS = keysOf(['routed_experts', 'indexer_topk']);
+export const EXPERTS_NAMES = ['routed_experts', 'indexer_topk'] as const;
+const KEYS = keysOf(EXPERTS_NAMES);
 /** What describes a tensor is short. */
 const MAX_DESCRIPTION_BYTES = 4_096;
 
@@ -24,7 +26,9 @@ export interface CutTaker {
   end(cut: number, description: string): void;
 }
 
-type State = 'search' | 'string' | 'list' | 'object';
+type State = 'over' | 'quote' | 'string' | 'list' | 'object';
+/** How a value goes on, by its first byte. */
+const STATES: Readonly<Record<number, State>> = { [QUOTE]: 'quote', [OPEN_ARRAY]: 'list', [OPEN_OBJECT]: 'object' };
 
 const MARK = 'turnout-experts-';
 
@@ -39,13 +43,11 @@ export function markOf(value: unknown): number {
  * begin: tensors of 100 MB are never parsed. SGLang says it as base64 in `meta_info` (`sglext` where OpenAI's paths were
  * called), vLLM as base64 of a .npy file in a choice; others as `{data, shape, dtype}` or as nested lists.
  */
-export class ExpertsCutter {
+export class ExpertsCutter implements OpenValue {
+  readonly isCut = true;
   readonly #taker: CutTaker;
   readonly #mark: (cut: number) => string;
-  readonly #search = new MemberSearch(KEYS);
-  #state: State = 'search';
-  /** What was taken of the bytes that are pushed, up to here. */
-  #at = 0;
+  #state: State = 'over';
   #cut = -1;
   #depth = 0;
   /** What was read of the object that has the tensor; null: the value is not an object. */
@@ -57,42 +59,35 @@ export class ExpertsCutter {
     this.#mark = mark;
   }
 
-  push(bytes: Buffer, start: number, end: number): void {
-    this.#at = this.#goOn(bytes, start, end);
-    this.#search.push(bytes, this.#at, end, this.#take);
-    if (this.#at < end) this.#taker.rest(bytes, this.#at, end);
+  get isOver(): boolean {
+    return this.#state === 'over';
   }
 
-  readonly #take = (_key: number, bytes: Buffer, at: number, end: number): number => {
-    const byte = bytes[at]!;
-    const isValue = byte === QUOTE || byte === OPEN_ARRAY || byte === OPEN_OBJECT;
-    const upTo = byte === QUOTE ? at + 1 : at;
-    if (upTo > this.#at) this.#taker.rest(bytes, this.#at, upTo);
-    this.#at = upTo;
-    // What is no value of ours may be the quote of the next key.
-    if (!isValue) return at;
+  /** A value begins. @param byte its first @returns null: it has no experts */
+  value(byte: number): OpenValue | null {
+    const state = STATES[byte];
+    if (state === undefined) return null;
     this.#depth = 0;
-    if (byte === OPEN_OBJECT) {
-      this.#state = 'object';
-      this.#description = '';
-    } else {
-      // A list is cut out as a whole, and a string takes its place.
-      if (byte === OPEN_ARRAY) this.#say('"');
-      this.#begin(byte === QUOTE ? 'string' : 'list');
-    }
-    this.#at = this.#goOn(bytes, upTo, end);
-    return this.#at;
-  };
+    this.#state = state;
+    this.#description = state === 'object' ? '' : null;
+    return this;
+  }
 
-  /** @returns where the value ends that is being cut out */
-  #goOn(bytes: Buffer, start: number, end: number): number {
-    let at = start;
-    while (at < end && this.#state !== 'search') {
-      if (this.#state === 'string') at = this.#string(bytes, at, end);
+  push(bytes: Buffer, from: number, end: number): number {
+    let at = from;
+    while (at < end && this.#state !== 'over') {
+      if (this.#state === 'quote') at = this.#quote(bytes, at);
+      else if (this.#state === 'string') at = this.#string(bytes, at, end);
       else if (this.#state === 'list') at = this.#list(bytes, at, end);
       else at = this.#object(bytes, at, end);
     }
     return at;
+  }
+
+  #quote(bytes: Buffer, at: number): number {
+    this.#taker.rest(bytes, at, at + 1);
+    this.#begin('string');
+    return at + 1;
   }
 
   #begin(state: 'string' | 'list'): void {
@@ -109,7 +104,7 @@ export class ExpertsCutter {
     this.#taker.rest(bytes, stop, stop + 1);
     if (this.#description === null) {
       this.#taker.end(this.#cut, '');
-      this.#state = 'search';
+      this.#state = 'over';
     } else {
       this.#description += '"';
       this.#state = 'object';
@@ -118,6 +113,11 @@ export class ExpertsCutter {
   }
 
   #list(bytes: Buffer, start: number, end: number): number {
+    // A list is cut out as a whole, and a string takes its place.
+    if (this.#depth === 0) {
+      this.#say('"');
+      this.#begin('list');
+    }
     let at = start;
     while (at < end) {
       const byte = bytes[at++]!;
@@ -126,7 +126,7 @@ export class ExpertsCutter {
         this.#taker.piece(this.#cut, 'list', bytes, start, at);
         this.#taker.end(this.#cut, '');
         this.#say('"');
-        this.#state = 'search';
+        this.#state = 'over';
         return at;
       }
     }
@@ -152,7 +152,7 @@ export class ExpertsCutter {
         const hasData = /"data"\s*:\s*""/.test(this.#description);
         if (hasData) this.#taker.end(this.#cut, this.#description);
         this.#description = null;
-        this.#state = 'search';
+        this.#state = 'over';
       }
       return at + 1;
     }
@@ -164,4 +164,13 @@ export class ExpertsCutter {
     const bytes = Buffer.from(text);
     this.#taker.rest(bytes, 0, bytes.length);
   }
+}
+
+/** Cuts experts out of an answer that is pushed. */
+export function cutExperts(taker: CutTaker, mark?: (cut: number) => string): ValueCutter {
+  const cutter = new ExpertsCutter(taker, mark);
+  return new MemberSearch(KEYS, {
+    value: (_key, byte) => cutter.value(byte),
+    rest: (bytes, start, end) => taker.rest(bytes, start, end),
+  });
 }

@@ -36,12 +36,12 @@ export class AnswerCapture implements ResponseObserver {
   #release: (() => void) | null = null;
   #timer: NodeJS.Timeout | null = null;
 
-  /** @param experts before `parts.tap`: takes routed experts out of the bytes for `parts.tap` */
   constructor(parts: AnswerCaptureParts, experts: ExpertsTap, storedFirst: StoredFirst) {
     this.tap = parts.tap;
     this.#experts = experts;
     this.#parts = parts;
     this.#storedFirst = storedFirst;
+    this.tap.takeOut(experts);
   }
 
   /** What the thread knows its routed experts by; null: it has none. */
@@ -50,7 +50,7 @@ export class AnswerCapture implements ResponseObserver {
   }
 
   observe(bytes: Buffer, start: number, end: number): void {
-    if (!this.#isOver) this.#experts.observe(bytes, start, end);
+    if (!this.#isOver) this.tap.observe(bytes, start, end);
   }
 
   isBehind(resume: () => void): boolean {

@@ -1,6 +1,8 @@
 import type { ResponseObserver } from '../../exchange.ts';
-import { EventSplitter } from '../../kit/sse.ts';
-import { EventScan } from './event-scan.ts';
+import { EventEnds } from '../../kit/sse.ts';
+import { type CutTaker, EXPERTS_NAMES, ExpertsCutter } from '../shared/experts-cutter.ts';
+import { MemberSearch, type MemberTaker, type OpenValue, keysOf } from '../shared/member-search.ts';
+import { EventScan, SCANNED, SCANNED_NAMES } from './event-scan.ts';
 import { Gathered } from './gathered.ts';
 
 /** Of a larger answer nothing is kept: such an answer has tensors in it, not tokens alone. */
@@ -11,6 +13,8 @@ const MAX_UNDECIDED_BYTES = 1_048_576;
 /** Undecided events that are larger do not make a stream incremental: two such events exceed the limit already. */
 const LARGE_BYTES = 65_536;
 
+/** Experts come first: they are searched for in all answers. */
+const KEYS = keysOf([...EXPERTS_NAMES, ...SCANNED_NAMES]);
 const LF = 0x0a;
 const CR = 0x0d;
 const DONE = /^data: ?\[DONE\]\s*$/;
@@ -27,10 +31,10 @@ interface KeptEvent {
 }
 
 /**
- * Keeps what an engine answers. Of a stream whose events each have all so far (SGLang's default) only the newest event of each sample:
+ * Keeps what an engine answers, and finds in one search what has to be known of it. Of a stream whose events each have all so far (SGLang's default) only the newest event of each sample:
  * all of them together grow with the square of its length.
  */
-export class AnswerTap implements ResponseObserver {
+export class AnswerTap implements ResponseObserver, MemberTaker {
   /** The answer is larger than `MAX_ANSWER_BYTES`: nothing of it is kept. */
   isTooLarge = false;
   /** Of a stream: how many events ended a choice. */
@@ -45,10 +49,14 @@ export class AnswerTap implements ResponseObserver {
   readonly #isAlone: boolean;
   /** A whole answer, or the events of a stream that is not cumulative. */
   #kept = new Gathered();
-  readonly #splitter = new EventSplitter<readonly Buffer[]>((pieces) => pieces);
-  /** Of the event that is not complete: what it has, as far as it was scanned. */
-  #scan: EventScan;
-  #scannedPieces = 0;
+  readonly #search = new MemberSearch(KEYS, this);
+  /** null: routed experts stay in the answer. */
+  #experts: ExpertsCutter | null = null;
+  readonly #ends = new EventEnds();
+  /** Of the event that is not complete: what came of it, and what was read of that. */
+  #pieces: Buffer[] = [];
+  #heldBytes = 0;
+  #scan = new EventScan();
   /** null: not known yet. */
   #isCumulative: boolean | null;
   /** Complete events, while that is not known. */
@@ -71,26 +79,45 @@ export class AnswerTap implements ResponseObserver {
     this.isStream = isStream;
     this.#isAlone = isAlone;
     this.#isCumulative = mayBeCumulative ? null : false;
-    this.#scan = this.#newScan();
+    this.#narrow();
+  }
+
+  /** Routed experts are taken out of the answer. */
+  takeOut(taker: Pick<CutTaker, 'piece' | 'end'>): void {
+    this.#experts = new ExpertsCutter({
+      rest: (bytes, start, end) => this.rest(bytes, start, end),
+      piece: (cut, form, bytes, start, end) => taker.piece(cut, form, bytes, start, end),
+      end: (cut, description) => taker.end(cut, description),
+    });
   }
 
   observe(bytes: Buffer, start: number, end: number): void {
     if (this.isTooLarge || start === end) return;
     this.onMore?.();
     this.onMore = null;
-    if (this.isStream) this.#readEvents(bytes, start, end);
-    else this.#kept.add(bytes, start, end);
-    const { heldBytes } = this.#splitter;
-    if (this.#takenBytes + this.#kept.bytes + this.#eventBytes + heldBytes <= MAX_ANSWER_BYTES) return;
+    if (this.isStream) this.#readEvents(bytes.subarray(start, end));
+    else this.#search.push(bytes, start, end);
+    if (this.#takenBytes + this.#kept.bytes + this.#eventBytes + this.#heldBytes <= MAX_ANSWER_BYTES) return;
     this.isTooLarge = true;
     this.#kept = new Gathered();
-    this.#splitter.end();
+    this.#takeHeld();
     this.#takeEvents();
+  }
+
+  value(key: number, byte: number): OpenValue | null {
+    const name = key - EXPERTS_NAMES.length;
+    return name < 0 ? (this.#experts?.value(byte) ?? null) : this.#scan.value(name, byte);
+  }
+
+  rest(bytes: Buffer, start: number, end: number): void {
+    if (!this.isStream) return this.#kept.add(bytes, start, end);
+    this.#pieces.push(Buffer.from(bytes.subarray(start, end)));
+    this.#heldBytes += end - start;
   }
 
   /** Where in all that was or will be taken the response is now. Not for a stream whose events each have all so far. */
   get end(): number {
-    return this.#takenBytes + this.#kept.bytes + this.#splitter.heldBytes;
+    return this.#takenBytes + this.#kept.bytes + this.#heldBytes;
   }
 
   /**
@@ -101,7 +128,7 @@ export class AnswerTap implements ResponseObserver {
     const taken = this.#isCumulative === false || !this.isStream ? this.#kept : this.#takeEvents();
     if (this.isStream) {
       this.#kept = new Gathered();
-      if (isLast) for (const piece of [this.#splitter.end()].flat()) taken.add(piece, 0, piece.length);
+      if (isLast) for (const piece of this.#takeHeld()) taken.add(piece, 0, piece.length);
     }
     this.#takenBytes += taken.bytes;
     return taken.blocks();
@@ -117,46 +144,47 @@ export class AnswerTap implements ResponseObserver {
     return taken;
   }
 
-  #readEvents(bytes: Buffer, start: number, end: number): void {
-    for (const event of this.#splitter.pushCopy(bytes, start, end)) {
-      const pieces = event instanceof Uint8Array ? [event] : event;
-      this.#scanOn(pieces);
-      this.#end(pieces);
-      this.#scan = this.#newScan();
-      this.#scannedPieces = 0;
+  #takeHeld(): Buffer[] {
+    const pieces = this.#pieces;
+    this.#pieces = [];
+    this.#heldBytes = 0;
+    return pieces;
+  }
+
+  #readEvents(piece: Buffer): void {
+    let from = 0;
+    for (const end of this.#ends.in(piece)) {
+      this.#search.push(piece, from, end);
+      this.#endEvent();
+      from = end;
     }
+    this.#search.push(piece, from, piece.length);
     this.isEnding = false;
-    if (this.#splitter.heldBytes === 0) return;
-    const { held, heldBytes } = this.#splitter;
-    this.#scanOn(held);
-    const last = held.at(-1)?.at(-1);
+    if (this.#heldBytes === 0) return;
+    const last = this.#pieces.at(-1)!.at(-1);
     this.isEnding = this.#scan.isFinish && (last === LF || last === CR);
-    this.isDone ||= heldBytes <= DONE_BYTES && this.#isEnd(held);
+    this.#noteDone();
   }
 
   /** Counting tokens takes time for each byte of a list: it ends when the kind of the stream is known. */
-  #newScan(): EventScan {
-    return new EventScan(this.#isCumulative === null ? 'counts' : this.#isCumulative ? 'sample' : 'finish');
+  #narrow(): void {
+    const wanted = this.#isCumulative === null ? 'counts' : this.#isCumulative ? 'sample' : 'finish';
+    this.#search.limit(EXPERTS_NAMES.length + (this.isStream ? SCANNED[wanted] : 0));
   }
 
-  #isEnd(pieces: readonly Buffer[]): boolean {
-    return this.finished > 0 && DONE.test(Buffer.concat(pieces).toString('latin1'));
+  #noteDone(): void {
+    if (this.finished === 0 || this.#heldBytes > DONE_BYTES) return;
+    this.isDone ||= DONE.test(Buffer.concat(this.#pieces).toString('latin1'));
   }
 
-  /** Scans what came of an event since the last time. */
-  #scanOn(pieces: readonly Buffer[]): void {
-    for (; this.#scannedPieces < pieces.length; this.#scannedPieces++) {
-      const piece = pieces[this.#scannedPieces]!;
-      this.#scan.push(piece, 0, piece.length);
-    }
-  }
-
-  /** An event is complete, and scanned. */
-  #end(pieces: readonly Buffer[]): void {
+  #endEvent(): void {
     const { isFinish, hasIndex, hasInfo, index, version, counts } = this.#scan;
-    const bytes = bytesOf(pieces);
+    this.#scan = new EventScan();
+    this.#search.reset();
     if (isFinish) this.finished++;
-    this.isDone ||= bytes <= DONE_BYTES && this.#isEnd(pieces);
+    this.#noteDone();
+    const bytes = this.#heldBytes;
+    const pieces = this.#takeHeld();
     // What says that the stream is over, or why it broke off, has no tokens.
     const hasTokens = hasIndex || (this.#isAlone && hasInfo);
     const event = { pieces, bytes, sample: hasTokens ? (this.#isAlone ? '' : index) : null, version };
@@ -193,6 +221,7 @@ export class AnswerTap implements ResponseObserver {
       this.#isCumulative = false;
     }
     if (this.#isCumulative === null) return;
+    this.#narrow();
     const undecided = this.#undecided;
     this.#undecided = [];
     this.#eventBytes = 0;
@@ -202,8 +231,6 @@ export class AnswerTap implements ResponseObserver {
     }
   }
 }
-
-const bytesOf = (pieces: readonly Buffer[]): number => pieces.reduce((sum, { length }) => sum + length, 0);
 
 function addTo(gathered: Gathered, { pieces }: KeptEvent): void {
   for (const piece of pieces) gathered.add(piece, 0, piece.length);

@@ -1,13 +1,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { EventScan } from './event-scan.ts';
+import { MemberSearch, keysOf } from '../shared/member-search.ts';
+import { EventScan, SCANNED_NAMES } from './event-scan.ts';
 
 function scanned(bytes: Buffer, cuts: readonly number[]): EventScan {
-  const scan = new EventScan('counts');
+  const scan = new EventScan();
+  const search = new MemberSearch(keysOf(SCANNED_NAMES), {
+    value: (name, byte) => scan.value(name, byte),
+    rest: () => {},
+  });
   let from = 0;
   for (const cut of [...cuts.map((cut) => cut % bytes.length).toSorted((a, b) => a - b), bytes.length]) {
-    scan.push(bytes, from, cut);
+    search.push(bytes, from, cut);
     from = cut;
   }
   return scan;

@@ -1,4 +1,4 @@
-import { MemberSearch, keysOf } from '../shared/member-search.ts';
+import type { OpenValue } from '../shared/member-search.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -10,7 +10,7 @@ const ZERO = 0x30;
 /** The first byte of `null`. */
 const N = 0x6e;
 
-const NAMES = [
+export const SCANNED_NAMES = [
   'finish_reason',
   'index',
   'meta_info',
@@ -19,21 +19,11 @@ const NAMES = [
   'output_ids',
   'output_token_logprobs',
 ] as const;
-const KEYS = keysOf(NAMES);
 
 /** `finish`: whether the event ends a choice. `sample`: its sample and version too. `counts`: also how many tokens it has. */
 export type Wanted = 'finish' | 'sample' | 'counts';
-const WANTED: Readonly<Record<Wanted, readonly Buffer[]>> = {
-  finish: KEYS.slice(0, 1),
-  sample: KEYS.slice(0, 4),
-  counts: KEYS,
-};
-
-/** A value whose end has not come yet. `push` returns the index after it, or the end of the bytes. */
-interface OpenValue {
-  readonly isOver: boolean;
-  push(bytes: Buffer, from: number, end: number): number;
-}
+/** How many of the names are read for it. */
+export const SCANNED: Readonly<Record<Wanted, number>> = { finish: 1, sample: 4, counts: SCANNED_NAMES.length };
 
 /**
  * Reads from an event of a stream, while it comes and whatever its size, what has to be known of it on the event loop: whether it ends a choice, as
@@ -51,16 +41,6 @@ export class EventScan {
   #total = -1;
   #ids = -1;
   #logprobs = -1;
-  readonly #search: MemberSearch;
-  #open: OpenValue | null = null;
-
-  constructor(wanted: Wanted) {
-    this.#search = new MemberSearch(WANTED[wanted]);
-  }
-
-  push(bytes: Buffer, start: number, end: number): void {
-    this.#search.push(bytes, this.#goOn(bytes, start, end), end, this.#take);
-  }
 
   /** How many ids it has and how many tokens there are so far; null: it does not say. */
   get counts(): { ids: number; total: number } | null {
@@ -68,40 +48,35 @@ export class EventScan {
     return ids < 0 || this.#total < 0 ? null : { ids, total: this.#total };
   }
 
-  readonly #take = (key: number, bytes: Buffer, at: number, end: number): number => {
-    const name = NAMES[key]!;
-    if (name === 'meta_info') this.hasInfo = true;
-    else if (name === 'finish_reason') this.isFinish ||= bytes[at] !== N;
-    else if (name === 'output_ids' || name === 'output_token_logprobs') {
-      if (bytes[at] !== OPEN) return at;
-      this.#open = new ListCount((count) => {
-        if (name === 'output_ids') this.#ids = count;
-        else this.#logprobs = count;
-      });
-    } else {
-      this.#open = new ShortText((text) => {
-        if (name === 'weight_version') this.version ||= text;
-        else if (name === 'completion_tokens') this.#total = /^\d+$/.test(text) ? Number(text) : this.#total;
-        else {
+  /** A member begins. @param name the index of its name @param byte the first of its value */
+  value(name: number, byte: number): OpenValue | null {
+    switch (SCANNED_NAMES[name]) {
+      case 'finish_reason':
+        this.isFinish ||= byte !== N;
+        return null;
+      case 'meta_info':
+        this.hasInfo = true;
+        return null;
+      case 'index':
+        return new ShortText((text) => {
           this.hasIndex = true;
           this.index = text;
-        }
-      });
+        });
+      case 'weight_version':
+        return new ShortText((text) => (this.version ||= text));
+      case 'completion_tokens':
+        return new ShortText((text) => (this.#total = /^\d+$/.test(text) ? Number(text) : this.#total));
+      case 'output_ids':
+        return byte === OPEN ? new ListCount((count) => (this.#ids = count)) : null;
+      default:
+        return byte === OPEN ? new ListCount((count) => (this.#logprobs = count)) : null;
     }
-    return this.#goOn(bytes, at, end);
-  };
-
-  /** @returns the index after the value that is open */
-  #goOn(bytes: Buffer, from: number, end: number): number {
-    if (this.#open === null) return from;
-    const after = this.#open.push(bytes, from, end);
-    if (this.#open.isOver) this.#open = null;
-    return after;
   }
 }
 
 /** A number, or a string without quotes in it. */
 class ShortText implements OpenValue {
+  readonly isCut = false;
   isOver = false;
   readonly #done: (text: string) => void;
   #text = '';
@@ -128,6 +103,7 @@ class ShortText implements OpenValue {
 
 /** Counts the items of a list. */
 class ListCount implements OpenValue {
+  readonly isCut = false;
   isOver = false;
   readonly #done: (count: number) => void;
   #depth = 0;

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import type { ResponseObserver } from '../../exchange.ts';
 import type { ValueCutter, ValueTaker } from '../../plugin.ts';
 import type { RecorderThread } from './recorder-thread.ts';
-import { type CutTaker, ExpertsCutter, type ExpertsForm } from '../shared/experts-cutter.ts';
+import { type CutTaker, type ExpertsForm, cutExperts } from '../shared/experts-cutter.ts';
 
 /** A piece of routed experts on its way to the recorder thread. */
 export interface ExpertsPiece {
@@ -86,14 +85,12 @@ export class ExpertsChannel {
   }
 }
 
-/** Sends the routed experts of an answer to the recorder thread, piece by piece, and all other bytes to the next listener. */
-export class ExpertsTap implements ResponseObserver, CutTaker {
+/** Sends the routed experts of an answer to the recorder thread, piece by piece. */
+export class ExpertsTap implements Omit<CutTaker, 'rest'> {
   /** The key of this answer's experts on the thread. */
   readonly key: number;
   readonly #channel: ExpertsChannel;
-  readonly #inner: ResponseObserver;
   readonly #patienceMs: number;
-  readonly #cutter = new ExpertsCutter(this);
   #gathered: Uint8Array<SharedArrayBuffer> | null = null;
   #length = 0;
   #cut = -1;
@@ -101,21 +98,16 @@ export class ExpertsTap implements ResponseObserver, CutTaker {
   #isLost = false;
   readonly #starts: number;
 
-  constructor(channel: ExpertsChannel, inner: ResponseObserver, patienceMs = PATIENCE_MS) {
+  constructor(channel: ExpertsChannel, patienceMs = PATIENCE_MS) {
     this.key = channel.nextKey();
     this.#starts = channel.starts;
     this.#channel = channel;
-    this.#inner = inner;
     this.#patienceMs = patienceMs;
   }
 
   /** There were experts in the answer. */
   get hasCut(): boolean {
     return this.#cut >= 0;
-  }
-
-  observe(bytes: Buffer, start: number, end: number): void {
-    this.#cutter.push(bytes, start, end);
   }
 
   isBehind(resume: () => void): boolean {
@@ -134,10 +126,6 @@ export class ExpertsTap implements ResponseObserver, CutTaker {
   /** Removes the routed experts of this response from the recorder thread. */
   drop(): void {
     if (this.hasCut) this.#channel.drop(this.key);
-  }
-
-  rest(bytes: Buffer, start: number, end: number): void {
-    this.#inner.observe(bytes, start, end);
   }
 
   piece(cut: number, form: ExpertsForm, bytes: Buffer, start: number, end: number): void {
@@ -188,7 +176,7 @@ const MARK = `turnout-${randomBytes(12).toString('hex')}-`;
 /** Takes routed experts out of a chat's answer on its way to its client, where only the rest is changed. */
 export function expertsAside(taker: ValueTaker): ValueCutter {
   const markOf = (cut: number): string => `${MARK}${cut}.`;
-  return new ExpertsCutter(
+  return cutExperts(
     {
       rest: (bytes, start, end) => taker.rest(bytes, start, end),
       // The mark of a list is in quotes, because a string takes the place of the list.

@@ -132,7 +132,7 @@ export class Recorder {
   /** Listens to an answer and hands over what it says. Its routed experts are taken out of it and kept by the thread. */
   captureAnswer(parts: AnswerCaptureParts, bracket: Bracket | null): AnswerCapture {
     this.versions.follow(bracket, parts.tap);
-    return new AnswerCapture(parts, new ExpertsTap(this.#channel, parts.tap), this.#storedFirst);
+    return new AnswerCapture(parts, new ExpertsTap(this.#channel), this.#storedFirst);
   }
 
   /** Whether ends of answers wait until their turns are in the store. Memory is gone with the router: nothing is to be waited for. */
