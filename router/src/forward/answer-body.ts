@@ -20,7 +20,12 @@ export class AnswerBody {
     const isChunked = !isBodiless && head.isChunked;
     this.#sink = sink;
     this.#chunks = isChunked
-      ? new ChunkedReader(sink.takesFraming, (bytes, start, end) => sink.body(bytes, start, end), false)
+      ? new ChunkedReader(
+          sink.takesFraming,
+          (bytes, start, end) => sink.body(bytes, start, end),
+          false,
+          sink.payloadObserver,
+        )
       : null;
     this.#left = isBodiless ? 0 : head.contentLength;
     this.isUntilClose = !isBodiless && !isChunked && head.contentLength < 0;

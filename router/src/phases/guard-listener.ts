@@ -6,17 +6,16 @@ export interface ListenerGuard {
   readonly report: (error: unknown) => void;
 }
 
+/** What calls `observe` reports what it throws: a call between the two would run for each read. */
+export interface GuardedObserver extends ResponseObserver {
+  report?(error: unknown): void;
+}
+
 /** Confines the faults of a listener: it can't stop a response for longer than the plugin timeout. */
-export function guardListener(x: ExchangeView, listener: ResponseObserver, guard: ListenerGuard): ResponseObserver {
+export function guardListener(x: ExchangeView, listener: ResponseObserver, guard: ListenerGuard): GuardedObserver {
   return {
-    observe(bytes, start, end) {
-      try {
-        listener.observe(bytes, start, end);
-      } catch (error) {
-        guard.report(error);
-        throw error;
-      }
-    },
+    observe: listener.observe.bind(listener),
+    report: guard.report,
     ...(listener.isBehind && { isBehind: guardIsBehind(x, listener, guard) }),
     ...(listener.holds && { holds: guardHolds(x, listener, guard) }),
   };

@@ -1,9 +1,10 @@
-import type { ResponseObserver, Exchange } from '../exchange.ts';
+import type { Exchange } from '../exchange.ts';
 import type { Plugin } from '../plugin.ts';
-import { ChunkedReader, type TakePart } from '../wire/chunked.ts';
+import type { TakePart } from '../wire/chunked.ts';
 import { PassingSink } from '../wire/passing-sink.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Sink } from '../wire/sink.ts';
+import type { GuardedObserver } from './guard-listener.ts';
 import { HeldBytes } from './held-bytes.ts';
 import { ReadShare } from './read-share.ts';
 
@@ -21,9 +22,9 @@ class ListeningSink extends PassingSink {
   readonly #x: Exchange;
   readonly #plugins: readonly Plugin[];
   readonly #share = new ReadShare();
-  #listeners: ResponseObserver[] = [];
-  /** Finds the payload among chunk lines; null: there are none. */
-  #chunks: ChunkedReader | null = null;
+  #listeners: GuardedObserver[] = [];
+  /** The payload comes with chunk lines. */
+  #isFramed = false;
   /** null: no listener may hold anything of this response. */
   #held: HeldBytes | null = null;
 
@@ -37,6 +38,10 @@ class ListeningSink extends PassingSink {
     return super.hasUnsent || this.#held?.isEmpty === false;
   }
 
+  override get payloadObserver(): TakePart | null {
+    return this.takesFraming ? this.#tell : null;
+  }
+
   override head(head: ResponseHead): void {
     for (const plugin of this.#plugins) {
       try {
@@ -46,7 +51,7 @@ class ListeningSink extends PassingSink {
         // Counted by its guard.
       }
     }
-    if (this.takesFraming && head.isChunked) this.#chunks = new ChunkedReader(false, this.#tell);
+    this.#isFramed = this.takesFraming && head.isChunked && !head.hasNoBody(this.#x.head.method);
     if (this.#listeners.some(({ holds }) => holds !== undefined)) {
       this.#held = new HeldBytes(this.#x, this.inner, head.isEventStream ? null : head.contentLength);
     }
@@ -55,11 +60,8 @@ class ListeningSink extends PassingSink {
   }
 
   override body(bytes: Buffer, start: number, end: number): void {
-    if (this.#listeners.length > 0 && this.#x.outcome === null) {
-      this.#share.add(end - start);
-      if (this.#chunks === null) this.#tell(bytes, start, end);
-      else this.#chunks.read(bytes, start, end);
-    }
+    if (this.#listeners.length > 0) this.#share.add(end - start);
+    if (!this.#isFramed) this.#tell(bytes, start, end);
     const held = this.#held;
     if (held === null) this.inner.body(bytes, start, end);
     else {
@@ -104,11 +106,12 @@ class ListeningSink extends PassingSink {
   }
 
   readonly #tell: TakePart = (bytes, start, end) => {
-    if (start === end) return;
+    if (start === end || this.#x.outcome !== null) return;
     for (const listener of this.#listeners) {
       try {
         listener.observe(bytes, start, end);
-      } catch {
+      } catch (error) {
+        listener.report?.(error);
         this.#listeners = this.#listeners.filter((other) => other !== listener);
       }
     }

@@ -29,6 +29,7 @@ export class PayloadOut {
     if (this.isEmpty) return;
     const body = Buffer.concat(this.#gathered);
     this.#gathered = [];
+    this.#observe(body, 0, body.length);
     this.#pass(this.#isChunked ? Buffer.concat([chunkLine(body.length), body, CHUNK_END]) : body);
   }
 
@@ -39,6 +40,7 @@ export class PayloadOut {
       sendInParts(this.#inner, body, isWanted, done);
       return;
     }
+    this.#observe(body, 0, body.length);
     this.#pass(chunkLine(body.length));
     sendInParts(this.#inner, body, isWanted, () => {
       this.#pass(CHUNK_END);
@@ -50,6 +52,7 @@ export class PayloadOut {
   pass(bytes: Buffer, start: number, end: number): void {
     this.send();
     if (start === end) return;
+    this.#observe(bytes, start, end);
     if (this.#isChunked) this.#pass(chunkLine(end - start));
     this.#inner.body(bytes, start, end);
     if (this.#isChunked) this.#pass(CHUNK_END);
@@ -58,6 +61,10 @@ export class PayloadOut {
   end(): void {
     this.send();
     if (this.#isChunked) this.#pass(LAST_CHUNK);
+  }
+
+  #observe(bytes: Buffer, start: number, end: number): void {
+    if (this.#isChunked) this.#inner.payloadObserver?.(bytes, start, end);
   }
 
   #pass(bytes: Buffer): void {

@@ -13,6 +13,7 @@ export interface BufferOptions {
 /** Keeps the payload of a response in memory, for requests of the router itself. */
 export class BufferSink implements Sink {
   readonly takesFraming = false;
+  readonly payloadObserver = null;
   readonly hasUnsent = false;
   source: Source | null = null;
   response: ResponseHead | null = null;

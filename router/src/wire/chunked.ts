@@ -41,6 +41,7 @@ export class ChunkedReader {
   readonly #keepsFraming: boolean;
   readonly #take: TakePart;
   readonly #refusesFraming: boolean;
+  readonly #observe: TakePart | null;
   #state = SIZE;
   #size = 0;
   #digits = 0;
@@ -50,11 +51,15 @@ export class ChunkedReader {
   /** The last four payload bytes, to detect the end of an event. */
   #tail = 0;
 
-  /** @param refusesFraming refuses trailers that frame a message, as in requests; those of responses are dropped like other trailers */
-  constructor(keepsFraming: boolean, take: TakePart, refusesFraming = true) {
+  /**
+   * @param refusesFraming refuses trailers that frame a message, as in requests; those of responses are dropped like other trailers
+   * @param observe with `keepsFraming`: gets the payload too, before `take` gets the same bytes; null: nothing does
+   */
+  constructor(keepsFraming: boolean, take: TakePart, refusesFraming = true, observe: TakePart | null = null) {
     this.#keepsFraming = keepsFraming;
     this.#take = take;
     this.#refusesFraming = refusesFraming;
+    this.#observe = observe;
   }
 
   /** Another chunk may be inserted here. */
@@ -81,6 +86,7 @@ export class ChunkedReader {
         const available = end - i;
         const taken = left < available ? left : available;
         if (!keeps) this.#take(bytes, i, i + taken);
+        else if (this.#observe !== null) this.#observe(bytes, i, i + taken);
         i += taken;
         this.payloadBytes += taken;
         this.#remember(bytes, i, taken);

@@ -50,6 +50,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
   /** Its index in the listener's set. */
   setIndex = -1;
   source: Source | null = null;
+  readonly payloadObserver = null;
   readonly hasUnsent = false;
   /** Learns that the client left, or that the rest of its request is malformed. */
   watcher: ResultListener<ClientConnection> | null = null;

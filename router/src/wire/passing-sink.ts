@@ -1,3 +1,4 @@
+import type { TakePart } from './chunked.ts';
 import type { ResponseHead } from './response-head.ts';
 import type { Sink, Source } from './sink.ts';
 
@@ -11,6 +12,10 @@ export class PassingSink implements Sink {
 
   get takesFraming(): boolean {
     return this.inner.takesFraming;
+  }
+
+  get payloadObserver(): TakePart | null {
+    return this.inner.payloadObserver;
   }
 
   get source(): Source | null {

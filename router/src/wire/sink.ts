@@ -1,3 +1,4 @@
+import type { TakePart } from './chunked.ts';
 import type { ResponseHead } from './response-head.ts';
 
 /** Produces a response; paused while its sink is full. */
@@ -14,6 +15,8 @@ export interface Source {
 export interface Sink {
   /** True: body bytes come with their chunk lines (if chunked). False: payload only. */
   readonly takesFraming: boolean;
+  /** Gets the payload of a body that comes with chunk lines, before `body` gets that part; null: nothing does. */
+  readonly payloadObserver: TakePart | null;
   /** Its `resume` is called when there is room again after `flush` returned false. */
   source: Source | null;
   /** True: bytes wait in the sink, so nothing can be inserted now. */

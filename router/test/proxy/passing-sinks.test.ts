@@ -14,6 +14,7 @@ import type { Sink, Source } from '../../src/wire/sink.ts';
 /** Notes what arrives. */
 class LastSink implements Sink {
   readonly takesFraming: boolean;
+  readonly payloadObserver = (): void => {};
   source: Source | null = null;
   hasUnsent = false;
   hasRoom = true;
@@ -71,6 +72,10 @@ const claims: Record<keyof Sink, (sink: Sink, last: LastSink) => void> = {
   takesFraming(sink, last) {
     // A sink whose source may change the payload takes none of its framing.
     assert.ok(!sink.takesFraming || last.takesFraming);
+  },
+  payloadObserver(sink, last) {
+    // Its own or that of the sink behind it.
+    if (sink.takesFraming) assert.ok(sink.payloadObserver !== null && last.payloadObserver !== null);
   },
   source(sink, last) {
     const source = { resume: () => {} };
