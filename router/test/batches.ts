@@ -9,7 +9,7 @@ const ALONE = [
   'router/test/lifecycle/',
   'router/test/admission/heap',
   'router/test/observe/metrics',
-  'router/src/cli/young-generation',
+  'router/src/cli/serve',
 ];
 /** Test files of one process, at most: the runs of two processes end at about the same time. */
 const MOST = 12;

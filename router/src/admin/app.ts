@@ -1,12 +1,11 @@
 import { Hono } from 'hono';
-import { checkInput } from '../config/check-input.ts';
+import { checkInput, checkJson } from '../config/check-input.ts';
 import type { MetricsText } from '../observe/metrics-server.ts';
 import type { ExchangeRows } from '../observe/exchange-rows.ts';
 import { addDashboardRoutes } from './dashboard/routes.ts';
 import type { FeedSources } from './dashboard/feed-tables.ts';
 import { openApi } from './endpoints.ts';
 import { addEngineMetrics } from './engine-metrics.ts';
-import { addWaitIdle } from './wait-idle.ts';
 import { type ExplainContext, addExplain } from './explain.ts';
 import { addOverviewRoutes } from './overview.ts';
 import { type PolicyControl, addPolicyRoutes } from './policies.ts';
@@ -15,6 +14,10 @@ import { addUrlRoutes } from './workers/by-url.ts';
 import type { WorkersContext } from './workers/context.ts';
 import { addProbes } from './workers/probes.ts';
 import { addRestRoutes } from './workers/rest.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
+import type { Exchange } from '../exchange.ts';
+import type { Fleet } from '../fleet/fleet.ts';
 
 export interface AdminContext extends WorkersContext, ExplainContext {
   readonly metricsText: MetricsText;
@@ -74,5 +77,30 @@ function addTap(app: Hono, rows: ExchangeRows): void {
     return new Response(new ReadableStream(new Tap(rows, rowFilter(data)), { highWaterMark: 0 }), {
       headers: TAP_HEADERS,
     });
+  });
+}
+
+const LOOK_EVERY_MS = 20;
+
+const question = z.strictObject({ timeout_secs: z.number().min(0).max(86_400).default(60) });
+
+/** `POST /fleet/wait_idle`: responds when no worker has requests of this router in flight, or at the timeout with those that have. */
+export function addWaitIdle(app: Hono, fleet: Fleet): void {
+  const inFlight = () =>
+    fleet.workers.filter((worker) => fleet.load(worker) > 0).map((worker) => [worker.url, fleet.load(worker)] as const);
+  app.post('/fleet/wait_idle', async (c) => {
+    const asked = checkJson(question, await c.req.text());
+    if (asked.problem !== null) return c.json({ error: asked.problem, code: 'BAD_REQUEST' }, 400);
+    const { exchange } = c.env as { exchange?: Exchange };
+    const endMs = performance.now() + asked.data.timeout_secs * 1000;
+    for (;;) {
+      const busy = inFlight();
+      if (busy.length === 0) return c.json({ idle: true });
+      const hasLeft = (exchange?.outcome ?? null) !== null;
+      if (hasLeft || performance.now() >= endMs)
+        return c.json({ idle: false, in_flight: Object.fromEntries(busy) }, 504);
+      // A waiting client does not keep the process alive.
+      await delay(LOOK_EVERY_MS, undefined, { ref: false });
+    }
   });
 }

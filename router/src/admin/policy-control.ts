@@ -13,7 +13,7 @@ import type { Config } from '../config/options.ts';
 import type { Logger } from '../observe/log.ts';
 import type { PolicyControl } from './policies.ts';
 
-interface Surroundings extends Omit<PolicyContext, 'options' | 'trace' | 'warn' | 'retryHeld'> {
+interface Deps extends Omit<PolicyContext, 'options' | 'trace' | 'warn' | 'retryHeld'> {
   readonly holdQueue: HoldQueue;
   readonly homes: SessionHomes;
   readonly log: Logger;
@@ -29,10 +29,7 @@ export interface Choosing {
 }
 
 /** Loads the policies of the configuration. Rejects if one cannot be loaded. */
-export async function startChoosing(
-  live: LiveConfig,
-  { log, holdQueue, homes, ...surroundings }: Surroundings,
-): Promise<Choosing> {
+export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, ...deps }: Deps): Promise<Choosing> {
   const config = live.current;
   const loadOne = (model: string, name: string, options: Config, half: '' | 'prefill' | 'decode') => {
     // vllm-router logs these lines at info.
@@ -41,12 +38,12 @@ export async function startChoosing(
     return loadPolicy(
       name,
       {
-        ...surroundings,
+        ...deps,
         options,
         retryHeld: () => holdQueue.retryHeld(),
         state: (map) => {
           const own = half === '' ? map : `${map}-${half}`;
-          return surroundings.state(model === '' ? own : `${own}@${fileWord(model)}`);
+          return deps.state(model === '' ? own : `${own}@${fileWord(model)}`);
         },
         get trace() {
           return log.isLevelEnabled(level) ? trace : null;

@@ -1,12 +1,37 @@
 import { type Command, Option } from 'commander';
-import { type AliasFlag, type Values, furtherOptions, readAlias } from '../config/alias/alias.ts';
+import { type AliasFlag, type Peer, type Values, furtherOptions, readAlias } from '../config/alias/alias.ts';
 import { type OptionName, kebab, options } from '../config/options.ts';
 import { type Configured, configured } from './configured.ts';
 import { addOptions } from './add-options.ts';
 import { type RunFlags, addRunFlags, runFlags, runRouter } from './run-router.ts';
-import { type Spelling, launchServer, routers } from './spelling.ts';
-import { readLaunchServer } from '../launch/sglang-spelling.ts';
+import { ROUTER_PREFIX, WITHOUT_PREFIX, readLaunchServer } from '../launch/sglang-spelling.ts';
 import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
+import { sglang } from '../config/alias/sglang.ts';
+import { slime } from '../config/alias/slime.ts';
+import { vllm } from '../config/alias/vllm.ts';
+
+/** A command that accepts the flags of another router. */
+export interface Spelling {
+  readonly peer: Peer;
+  /** The first one is shown in help. */
+  readonly verbs: readonly string[];
+  /** How a flag is written there, also for our own options. */
+  readonly flagFor: (name: string) => string;
+}
+
+/** The commands of the routers themselves. */
+export const routers: readonly Spelling[] = [sglang, vllm, slime].map((peer) => ({
+  peer,
+  verbs: peer.verbs,
+  flagFor: (name) => name,
+}));
+
+/** SGLang's launcher of engines and a router. */
+export const launchServer: Spelling = {
+  peer: sglang,
+  verbs: ['launch_server'],
+  flagFor: (name) => (WITHOUT_PREFIX.includes(name) ? name : ROUTER_PREFIX + name),
+};
 
 /**
  * Completes abbreviated flags: the parser of the other routers (Python's argparse) accepts any unambiguous prefix of a

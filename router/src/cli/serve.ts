@@ -2,7 +2,7 @@ import { ConfigError } from '../config/load.ts';
 import { startRouter } from '../router.ts';
 import type { ReadConfig } from './configured.ts';
 import { parent } from './parent.ts';
-import { keepYoungGenerationSmall } from './young-generation.ts';
+import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 
 /** What runs beside a router and ends with it. */
 export interface Companions {
@@ -61,4 +61,34 @@ function report(kind: string, error: unknown): void {
   if (++faults > 16 && (faults & (faults - 1)) !== 0) return;
   const words = error instanceof Error ? (error.stack ?? error.message) : String(error);
   process.stderr.write(`turnout: ${kind} (${faults} since the start), the router goes on: ${words}\n`);
+}
+
+/** Of each half of the young generation. V8's own limit on Node 24 is 64 MB. */
+const YOUNG_MB = 16;
+const YOUNG_LOOK_MS = 250;
+const YOUNG_FLAGS = /--(?:max|min)[-_]semi[-_]space[-_]size|--semi[-_]space[-_]growth[-_]factor/;
+
+/**
+ * V8 doubles its young generation each time that as much as it holds survived collections. A process whose objects mostly die soon gains
+ * nothing from that. The limit can only be set when Node starts, but the growth factor is read at each growth.
+ *
+ * @returns applies the limit; called a few times a second, because V8 shrinks the young generation when there is little work
+ */
+export function youngGenerationLimit(): () => void {
+  let mayGrow = true;
+  return () => {
+    const space = getHeapSpaceStatistics().find(({ space_name: name }) => name === 'new_space');
+    const now = (space?.space_size ?? 0) / 2 < YOUNG_MB * 2 ** 20;
+    if (now === mayGrow) return;
+    mayGrow = now;
+    setFlagsFromString(`--semi-space-growth-factor=${mayGrow ? 2 : 1}`);
+  };
+}
+
+/** Only if no size was given to Node. */
+export function keepYoungGenerationSmall(): void {
+  if (YOUNG_FLAGS.test([process.env['NODE_OPTIONS'] ?? '', ...process.execArgv].join(' '))) return;
+  // The factor applies to all threads, so later threads begin with a large young generation that they may never use.
+  setFlagsFromString(`--min-semi-space-size=${YOUNG_MB}`);
+  setInterval(youngGenerationLimit(), YOUNG_LOOK_MS).unref();
 }

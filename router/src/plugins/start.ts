@@ -14,7 +14,7 @@ import { loadPlugin } from './load.ts';
 import { PluginEndpoints } from './endpoints.ts';
 import { PluginMetrics, pluginMetricsText } from './plugin-metrics.ts';
 
-export interface PluginSurroundings {
+interface PluginDeps {
   readonly live: LiveConfig;
   readonly fleet: Fleet;
   readonly dispatch: Dispatch;
@@ -23,7 +23,7 @@ export interface PluginSurroundings {
   readonly builtIns: BuiltIns;
 }
 
-export interface PluginRoom {
+interface PluginRoom {
   /** Guarded, in the order of `--plugin`. */
   readonly plugins: readonly Plugin[];
   readonly endpoints: PluginEndpoints;
@@ -40,7 +40,7 @@ const NOTICE_MS = 10_000;
 /** Loads the plugins of `--plugin`, after those in `given`. Throws if one fails; the others are closed then. */
 export async function startPlugins(
   given: readonly Plugin[],
-  { live, fleet, dispatch, meters, log, builtIns }: PluginSurroundings,
+  { live, fleet, dispatch, meters, log, builtIns }: PluginDeps,
 ): Promise<PluginRoom> {
   const { dataDir = null } = live.current;
   const options = live.of(({ pluginTimeoutMs: timeoutMs }) => ({ timeoutMs }));

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Command } from 'commander';
 import { addPeerFlags, inFull } from '../../src/cli/alias.ts';
 import { enginesApart } from '../../src/cli/alias.ts';
-import { type Spelling, launchServer, routers } from '../../src/cli/spelling.ts';
+import { type Spelling, launchServer, routers } from '../../src/cli/alias.ts';
 import { furtherOptions } from '../../src/config/alias/alias.ts';
 import { sglang } from '../../src/config/alias/sglang.ts';
 import type { Config } from '../../src/config/options.ts';

@@ -36,7 +36,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
   const shown = [
     'admin/dashboard/feed.ts',
     'admin/dashboard/session-rows.ts',
-    'admin/dashboard/worker-rows.ts',
+    'admin/dashboard/fleet-rows.ts',
     'admin/explain.ts',
     'assembly/own.ts',
     'cli/explain.ts',

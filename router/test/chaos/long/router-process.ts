@@ -1,7 +1,7 @@
 // The router of a chaos run, in a process of its own: its memory and its loop are nobody else's.
 import { Socket } from 'node:net';
 import { pino } from 'pino';
-import { keepYoungGenerationSmall } from '../../../src/cli/young-generation.ts';
+import { keepYoungGenerationSmall } from '../../../src/cli/serve.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { startRouter } from '../../../src/router.ts';
 import { answerQuestions } from './process-report.ts';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { test } from 'node:test';
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { Worker } from 'node:worker_threads';
-import { YoungGeneration, keepYoungGenerationSmall } from './young-generation.ts';
+import { keepYoungGenerationSmall, youngGenerationLimit } from './serve.ts';
 
 /** Both halves. */
 const ENOUGH_BYTES = 2 * 16 * 2 ** 20;
@@ -27,10 +27,10 @@ function makeSurvivors(rounds: number, isEnough: () => boolean): void {
 }
 
 test('the young generation stays small, though V8 would let it grow', () => {
-  const young = new YoungGeneration();
+  const limit = youngGenerationLimit();
   let largest = 0;
   makeSurvivors(MANY_ROUNDS / 10, () => {
-    young.look();
+    limit();
     largest = Math.max(largest, youngBytes());
     return false;
   });

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Hono } from 'hono';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
-import { addWaitIdle } from './wait-idle.ts';
+import { addWaitIdle } from './app.ts';
 
 test('a client that has left is not waited for', async () => {
   const app = new Hono();
