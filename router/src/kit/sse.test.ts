@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { EventSplitter, dataLines, joined } from './sse.ts';
+import { EventSplitter, joined, objectStarts } from './sse.ts';
 
 /** What comes out of a splitter that is fed the text in parts. The cuts are places in the text. */
 function split(text: string, cuts: readonly number[] = [], copies = false): { events: string[]; rest: string } {
@@ -106,8 +106,8 @@ test('what came in pieces is joined as its reader likes, what did not comes as i
   assert.equal(splitter.heldBytes, 0);
 });
 
-test('the data of complete lines is found, whatever ends them', () => {
-  const lines = dataLines('event: a\ndata: {"a":1}\n\n: comment\ndata:[2]\r\n\r\ndata: [DONE]\n\ndata: {"cut":');
-  assert.deepEqual(lines, ['{"a":1}', '[2]', '[DONE]']);
-  assert.deepEqual(dataLines('data: 1'), []);
+test('the objects in complete lines of data are found', () => {
+  const text = 'event: a\ndata: {"a":1}\n\n: comment\ndata:{}\r\n\r\ndata: [{}]\n\ndata: [DONE]\n\ndata: {"cut":';
+  assert.deepEqual(objectStarts(Buffer.from(text)), [text.indexOf('{"a"'), text.indexOf('{}')]);
+  assert.deepEqual(objectStarts(Buffer.from('data: {}')), []);
 });

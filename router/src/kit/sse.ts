@@ -116,6 +116,7 @@ export class EventSplitter<Joined = Buffer> {
 const NOTHING = Buffer.alloc(0);
 const LF = 10;
 const CR = 13;
+const OPEN_OBJECT = 0x7b;
 const DATA = Buffer.from('data:');
 
 /** The span of the data in an event with one data line; -1 otherwise. */
@@ -125,10 +126,15 @@ export function dataOf(event: Buffer): readonly [start: number, end: number] {
   return [DATA.length, lineEnd < 0 ? event.length : lineEnd];
 }
 
-/** The data of the events in a stream's text, which each have on one line. A line that is not complete is left out. */
-export const dataLines = (text: string): string[] =>
-  text
-    .slice(0, text.lastIndexOf('\n') + 1)
-    .split('\n')
-    .filter((line) => line.startsWith('data:'))
-    .map((line) => line.slice('data:'.length).trim());
+/** Where the objects in the events of a stream begin, which each have on one line. A line that is not complete is left out. */
+export function objectStarts(bytes: Buffer): number[] {
+  const starts: number[] = [];
+  for (let at = 0, end = bytes.indexOf(LF); end >= 0; at = end + 1, end = bytes.indexOf(LF, at)) {
+    if (bytes.compare(DATA, 0, DATA.length, at, Math.min(at + DATA.length, bytes.length)) !== 0) continue;
+    const brace = bytes.indexOf(OPEN_OBJECT, at);
+    // Not the "[DONE]" that ends a stream.
+    if (brace >= 0 && brace < end && bytes.toString('latin1', at + DATA.length, brace).trim() === '')
+      starts.push(brace);
+  }
+  return starts;
+}

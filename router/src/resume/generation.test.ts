@@ -6,7 +6,9 @@ import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import { decode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { Generation } from './generation.ts';
-import { type Asked, continuedBody, countIds, formOf, readAsked, withIdsAsked } from './request.ts';
+import { dialectOf } from '../engines/dialects/dialects.ts';
+import { Asked } from '../generation/asked.ts';
+import { askedBody, continuedBody, factsOf } from './request.ts';
 import { often } from '../../test/harness/often.ts';
 
 /** An engine that fails after the last token can't tell these. */
@@ -63,15 +65,15 @@ async function inParts(
   habits = { isDelta: false },
   onSeam: (tokens: number) => void = () => {},
 ): Promise<string> {
-  const form = formOf(path)!;
+  const dialect = dialectOf(path)!;
   const given = Buffer.from(JSON.stringify(body));
-  const asked = readAsked(form, given)!;
-  assert.equal(asked.whyNot, '');
+  const asked = Asked.read(dialect, given)!;
+  const facts = factsOf(asked);
+  assert.equal(facts.whyNot, '');
   const isVllm = engine.core.options.kind === 'vllm';
-  const promptTokens = asked.prompt === null ? 0 : countIds(given, asked.prompt);
-  const generation = new Generation({ asked, isVllm, promptTokens, habits, isContinued: () => true });
+  const generation = new Generation({ asked: facts, isVllm, habits, isContinued: () => true });
   const out: Buffer[] = [];
-  let next = withIdsAsked(given, asked, generation.showsStops);
+  let next = askedBody(asked, generation.showsStops);
   for (const cut of [...cuts, Infinity]) {
     const events = eventsOf(await ask(engine, path, next));
     for (const event of events.slice(0, cut)) {
@@ -84,9 +86,7 @@ async function inParts(
     }
     generation.seam('default');
     onSeam(generation.ids.length);
-    if (generation.ids.length > 0) {
-      next = continuedBody(given, readAsked(form, given) as Asked, generation, generation.showsStops);
-    }
+    if (generation.ids.length > 0) next = continuedBody(asked, generation, generation.showsStops);
   }
   return Buffer.concat(out).toString();
 }
@@ -295,9 +295,9 @@ for (const [kind, path] of [
         fc.boolean(),
         fc.boolean(),
         async (ids, aborts, returns, echo) => {
-          const form = formOf(path)!;
+          const dialect = dialectOf(path)!;
           const sampling = { seed: 5, sampling_seed: 5, temperature: 1 };
-          const limits = form === 'generate' ? { max_new_tokens: 24 } : { max_tokens: 24 };
+          const limits = dialect.name === 'generate' ? { max_new_tokens: 24 } : { max_tokens: 24 };
           const body: object = {
             generate: { input_ids: ids, return_logprob: true, sampling_params: { ...sampling, ...limits } },
             completions: {
@@ -313,21 +313,21 @@ for (const [kind, path] of [
               return_token_ids: returns,
               sampling_params: { ...sampling, ...limits, logprobs: 1 },
             },
-          }[form];
+          }[dialect.name];
           const given = Buffer.from(JSON.stringify(body));
           scripted.holdAt = 0;
           const whole = (await ask(engine, path, given)).toString();
-          const asked = readAsked(form, given)!;
-          const parts = { asked, isVllm: kind === 'vllm', promptTokens: ids.length, habits: { isDelta: false } };
+          const asked = Asked.read(dialect, given)!;
+          const parts = { asked: factsOf(asked), isVllm: kind === 'vllm', habits: { isDelta: false } };
           const generation = new Generation({ ...parts, isContinued: () => true });
-          let next = withIdsAsked(given, asked, false);
+          let next = askedBody(asked, false);
           let made: Buffer | null = null;
           for (const holdAt of [...aborts, 0]) {
             scripted.holdAt = holdAt;
             made = generation.answer(await ask(engine, path, next));
             if (made !== null) break;
             generation.seam('default');
-            next = continuedBody(given, readAsked(form, given)!, generation, false);
+            next = continuedBody(asked, generation, false);
           }
           assert.equal(comparable(made!.toString()), comparable(whole));
         },
@@ -339,8 +339,8 @@ for (const [kind, path] of [
 
 test('after more tokens without text than are kept a stream can not be continued, until their text comes', () => {
   const body = Buffer.from('{"prompt":[1],"stream":true,"max_tokens":99,"return_token_ids":true}');
-  const asked = readAsked('completions', body)!;
-  const parts = { asked, isVllm: true, promptTokens: 1, habits: { isDelta: true }, isContinued: () => true };
+  const asked = factsOf(Asked.read(dialectOf('/v1/completions')!, body)!);
+  const parts = { asked, isVllm: true, habits: { isDelta: true }, isContinued: () => true };
   const generation = new Generation(parts);
   const event = (text: string): Buffer[] =>
     generation.event(Buffer.from(`data: {"choices":[{"index":0,"text":"${text}","token_ids":[128]}]}\n\n`));

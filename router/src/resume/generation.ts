@@ -1,10 +1,8 @@
+import type { Delta, NamedSpan } from '../generation/delta.ts';
+import { type Joining, joinParts, joinedSpans } from '../generation/join-parts.ts';
 import { dataOf } from '../kit/sse.ts';
-import { type Joining, joinParts, joinedSpans } from './join-parts.ts';
-import { type Part, readPart } from './read-part.ts';
-import type { Asked } from './request.ts';
-import { rulesOf } from './rules.ts';
+import type { RequestFacts } from './request.ts';
 import { StopText, type TextEnd, endOf } from './stop-text.ts';
-import type { WrittenSpan } from '../weights/version-spans.ts';
 
 /**
  * Events that bring tokens without text are kept until the text comes: an engine has a part of a character, or bytes of none (U+FFFD), which
@@ -16,10 +14,8 @@ const OPENING_BRACE = 0x7b;
 const NO_FINISH = { reason: 'null', stop: 'null' };
 
 export interface GenerationParts {
-  readonly asked: Asked;
+  readonly asked: RequestFacts;
   readonly isVllm: boolean;
-  /** Of the request; 0: its prompt is a text. */
-  readonly promptTokens: number;
   /** What streams of SGLang's `/generate` have turned out to be: that depends on how engines were started. */
   readonly habits: { isDelta: boolean };
   /** The engine aborted it by request. @param hasNew the present part leaves new tokens @returns whether it is continued */
@@ -29,12 +25,12 @@ export interface GenerationParts {
 interface KeptEvent {
   readonly event: Buffer;
   readonly start: number;
-  readonly part: Part;
+  readonly part: Delta;
 }
 
 /** A generation over all its parts: what came of it so far, and its events or its whole answer as those of one engine. */
 export class Generation {
-  readonly asked: Asked;
+  readonly asked: RequestFacts;
   /** Its engines are asked for the text of stop strings too: see `StopText`. */
   readonly showsStops: boolean;
   /** Why it can't be continued; '': it can. */
@@ -75,19 +71,20 @@ export class Generation {
   /** Code points of text in earlier parts, and in all. */
   #textOffset = 0;
   #textLength = 0;
-  #spans: readonly WrittenSpan[] = [];
-  #spansOfPart: WrittenSpan[] = [];
+  #spans: readonly NamedSpan[] = [];
+  #spansOfPart: NamedSpan[] = [];
   #isForgotten = false;
   #hasUsage = false;
   #isDone = false;
 
   constructor(parts: GenerationParts) {
-    const { asked, promptTokens } = parts;
-    const { form, isStream, stops } = asked;
+    const { asked } = parts;
+    const { isStream, stops } = asked;
+    const form = asked.dialect.name;
     this.#parts = parts;
     this.asked = asked;
     this.#hidesIds = !asked.asksForIds;
-    this.#promptTokens = promptTokens;
+    this.#promptTokens = asked.promptTokens ?? 0;
     this.#isDelta = form === 'generate' && isStream ? null : isStream;
     const isKept = parts.isVllm && form === 'completions' && isStream && stops.length > 0 && !asked.showsStop;
     this.showsStops = isKept && !asked.showsTokens;
@@ -113,7 +110,7 @@ export class Generation {
 
   /** Sampled tokens so far that went out, of the present part too. */
   get sampled(): number[] {
-    return this.#isDelta === true || this.#newest === null ? this.ids : this.#partOf(this.#newest).ids();
+    return this.#isDelta === true || this.#newest === null ? this.ids : idsOf(this.#partOf(this.#newest));
   }
 
   /** It can't be continued, and keeps nothing. */
@@ -133,16 +130,17 @@ export class Generation {
       this.#isDone ||= start >= 0;
       return [...this.release(), event];
     }
-    const part = readPart(this.asked.form, event, brace);
-    if (part === null) {
+    const answer = this.asked.dialect.read(event, brace);
+    if (answer !== null && answer.error !== null) return this.#failed(answer.error, event);
+    const part = answer?.deltas[0];
+    if (part === undefined) {
       this.#hasUsage ||= event.includes('"usage"');
       return [...this.release(), this.#joined(event, brace)];
     }
-    if ('error' in part) return this.#failed(part.error, event);
     const isAborted = part.finish === 'abort' && this.#parts.isContinued(this.sampled.length > this.offset);
     if (isAborted) return this.#aborted(part, event, brace);
     this.#kept.push({ event, start: brace, part });
-    if (this.#isDelta === null && part.count > part.idCount()) this.#setDelta();
+    if (this.#isDelta === null && (part.count ?? -1) > part.idCount()) this.#setDelta();
     else if (this.#isDelta === null && this.#kept.length + (this.#newest === null ? 0 : 1) > 1) this.#setMode(false);
     if (this.#isSettled(part)) return this.release(true);
     if (this.#kept.length <= MAX_KEPT_EVENTS) return [];
@@ -160,9 +158,9 @@ export class Generation {
 
   /** What a stream ends with whose engine can't say it any more: all of its tokens are out. */
   tail(): Buffer {
-    const { form, asksForUsage } = this.asked;
+    const { dialect, asksForUsage } = this.asked;
     let text = '';
-    if (asksForUsage && !this.#hasUsage && form !== 'generate') {
+    if (asksForUsage && !this.#hasUsage && dialect.name !== 'generate') {
       const newest = this.#newest!;
       const event = JSON.parse(newest.toString('utf8', newest.indexOf(OPENING_BRACE))) as Record<string, unknown>;
       const [prompt, sampled] = [this.#promptTokens, this.ids.length];
@@ -176,19 +174,19 @@ export class Generation {
 
   /** A whole answer. @returns what goes out; null: the generation is continued, or done again where that is more exact */
   answer(body: Buffer): Buffer | null {
-    const part = readPart(this.asked.form, body, 0);
-    if (part === null || 'error' in part) return body;
+    const part = this.asked.dialect.read(body, 0)?.deltas[0];
+    if (part === undefined) return body;
     const isExact = this.asked.stops.length === 0 && part.text()?.endsWith('\ufffd') !== true;
-    if (part.finish === 'abort' && this.#parts.isContinued(isExact && part.ids().length > 0)) {
+    if (part.finish === 'abort' && this.#parts.isContinued(isExact && idsOf(part).length > 0)) {
       this.isAborted = true;
       if (!isExact) return null;
       this.#learn(part);
-      this.ids = this.ids.slice(0, this.offset).concat(part.ids());
+      this.ids = this.ids.slice(0, this.offset).concat(idsOf(part));
       this.#textLength = this.#textOffset + endOfOffsets(body);
       this.#newest = this.#join(body, 0, { finish: NO_FINISH, hidesIds: false });
       return null;
     }
-    this.ids = this.ids.slice(0, this.offset).concat(part.ids());
+    this.ids = this.ids.slice(0, this.offset).concat(idsOf(part));
     return this.#joined(body, 0);
   }
 
@@ -219,7 +217,7 @@ export class Generation {
     this.isAborted = false;
     this.isBroken = false;
     const last = told.at(-1);
-    return { hasProgress: count > 0, name: last === undefined ? null : String(last.version) };
+    return { hasProgress: count > 0, name: last?.version ?? null };
   }
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */
@@ -231,9 +229,9 @@ export class Generation {
   }
 
   /** Tokens that did not go out are sampled anew: they may end within a character. */
-  #aborted(part: Part, event: Buffer, start: number): Buffer[] {
-    const { form } = this.asked;
-    const hasNew = this.#kept.length > 0 || part.count !== this.#count;
+  #aborted(part: Delta, event: Buffer, start: number): Buffer[] {
+    const form = this.asked.dialect.name;
+    const hasNew = this.#kept.length > 0 || (part.count ?? -1) !== this.#count;
     // It may have the routed experts of this part.
     if (form === 'generate' && !hasNew) this.#newest = this.#join(event, start, { finish: NO_FINISH });
     this.isAborted = true;
@@ -243,7 +241,7 @@ export class Generation {
   #setDelta(): void {
     this.#setMode(true);
     const before = this.#newest;
-    if (before !== null) this.ids = this.#partOf(before).ids();
+    if (before !== null) this.ids = idsOf(this.#partOf(before));
   }
 
   #setMode(isDelta: boolean): void {
@@ -252,15 +250,15 @@ export class Generation {
   }
 
   /** What was made of an event or an answer. */
-  #partOf(made: Buffer): Part {
-    return readPart(this.asked.form, made, made.indexOf(OPENING_BRACE)) as Part;
+  #partOf(made: Buffer): Delta {
+    return this.asked.dialect.read(made, made.indexOf(OPENING_BRACE))!.deltas[0]!;
   }
 
-  #isSettled(part: Part): boolean {
-    if (part.finish !== '') return true;
+  #isSettled(part: Delta): boolean {
+    if (part.finish !== null) return true;
     // Events that have all so far, and those that have what is new, begin alike.
     if (this.#isDelta === null && this.offset > 0) return false;
-    if (part.textBytes < 0) return true;
+    if (part.textBytes === null) return true;
     const newBytes = this.#isDelta === true ? part.textBytes : part.textBytes - this.#textBytes;
     // SGLang (0.5.23) sends the text before such a part of a character up to its last space.
     return newBytes > 0 && (this.#parts.isVllm || !part.endsInSpace);
@@ -268,34 +266,34 @@ export class Generation {
 
   #take({ event, start, part }: KeptEvent): Buffer[] {
     // The first event of a part ends it.
-    if (this.#isDelta === null && part.finish !== '') this.#isDelta = this.#parts.habits.isDelta;
+    if (this.#isDelta === null && part.finish !== null) this.#isDelta = this.#parts.habits.isDelta;
     const before = this.ids.length;
     if (this.#isDelta === true) {
-      if (!this.#isForgotten) for (const id of part.ids()) this.ids.push(id);
-      if (this.ids.length === before && part.textBytes > 0 && part.finish === '') this.whyNot ||= 'ids';
+      if (!this.#isForgotten) for (const id of idsOf(part)) this.ids.push(id);
+      if (this.ids.length === before && (part.textBytes ?? 0) > 0 && part.finish === null) this.whyNot ||= 'ids';
     }
     this.#learn(part);
-    const fresh = this.#isDelta === true ? this.ids.length - before : part.count - this.#count;
-    this.isEndUnsure = fresh > 1 && part.textBytes >= 0;
-    this.#count = part.count;
+    const fresh = this.#isDelta === true ? this.ids.length - before : (part.count ?? -1) - this.#count;
+    this.isEndUnsure = fresh > 1 && part.textBytes !== null;
+    this.#count = part.count ?? -1;
     const released = this.#released(part);
     const text = released === null ? null : released.text;
     const made = this.#join(event, start, { text, finish: this.#finishOf(part, released?.stop ?? null) });
-    const keepsFirst = this.asked.form !== 'generate';
+    const keepsFirst = this.asked.dialect.name !== 'generate';
     if (!this.#isForgotten) this.#newest = keepsFirst ? (this.#newest ?? made) : made;
-    this.isFinished = part.finish !== '' || this.isStopped;
+    this.isFinished = part.finish !== null || this.isStopped;
     return [made];
   }
 
-  #learn(part: Part): void {
-    if (this.asked.prompt === null && this.promptIds === null) {
+  #learn(part: Delta): void {
+    if (this.asked.promptTokens === null && this.promptIds === null) {
       this.promptIds = part.promptIds();
       this.#promptTokens = this.promptIds?.length ?? 0;
     }
     const spans = part.spans();
     if (spans.length > 0) this.#spansOfPart = [...spans];
     else if (part.version !== null) {
-      const end = part.count >= 0 ? part.count : this.ids.length - this.offset;
+      const end = part.count ?? this.ids.length - this.offset;
       const last = this.#spansOfPart.at(-1);
       const start = last?.end ?? 0;
       if (end > start) this.#spansOfPart = joinedSpans(this.#spansOfPart, [{ version: part.version, start, end }], 0);
@@ -303,17 +301,17 @@ export class Generation {
   }
 
   /** What goes out of the text of an event; null: the engine's own. */
-  #released(part: Part): { readonly text: string; readonly stop: string | null } | null {
-    this.#textBytes = part.textBytes;
-    if (part.textBytes < 0) return null;
-    const isCounted = this.asked.form === 'completions';
+  #released(part: Delta): { readonly text: string; readonly stop: string | null } | null {
+    this.#textBytes = part.textBytes ?? -1;
+    if (part.textBytes === null) return null;
+    const isCounted = this.asked.dialect.name === 'completions';
     if (this.#stopText === null && !isCounted) return null;
     const text = part.text() ?? '';
     const added = this.#isDelta === true ? text : text.slice(this.#text.length);
     if (isCounted) this.#textLength += [...added].length;
     if (this.#isDelta !== true) this.#text = text;
     if (this.#stopText === null) return null;
-    const released = this.#stopText.push(added, part.finish !== '', part.stop !== null);
+    const released = this.#stopText.push(added, part.finish !== null, stopStringOf(part) !== null);
     if (this.showsStops) return released;
     if (released.stop === null) return null;
     if (this.#isDelta === true) return released;
@@ -327,11 +325,11 @@ export class Generation {
     return all.slice(0, endOf(all, stop, earlier.length, this.#textEnd));
   }
 
-  #finishOf(part: Part, stop: string | null): Joining['finish'] {
-    if (stop === null || part.stop !== null) return null;
+  #finishOf(part: Delta, stop: string | null): Joining['finish'] {
+    if (stop === null || stopStringOf(part) !== null) return null;
     this.isStopped = true;
     const matched = JSON.stringify(stop);
-    const reason = this.asked.form === 'generate' ? `{"type":"stop","matched":${matched}}` : '"stop"';
+    const reason = this.asked.dialect.name === 'generate' ? `{"type":"stop","matched":${matched}}` : '"stop"';
     return { reason, stop: matched };
   }
 
@@ -354,9 +352,14 @@ export class Generation {
       text,
       finish,
     };
-    return joinParts(bytes, start, rulesOf[this.asked.form], joining);
+    return joinParts(bytes, start, this.asked.dialect.joins, joining);
   }
 }
+
+const idsOf = (part: Delta): number[] => (part.ids() ?? []) as number[];
+
+/** The stop string that ended it; null: a stop token, or something else, did. */
+const stopStringOf = ({ stop }: Delta): string | null => (typeof stop === 'string' ? stop : null);
 
 /** Where the text of the next token of a whole answer of `/v1/completions` begins, as vLLM counts it: an echoed prompt is a part of it. */
 function endOfOffsets(answer: Buffer): number {

@@ -1,3 +1,5 @@
+import type { Asked } from '../generation/asked.ts';
+
 /**
  * Parameters with which a generation can't be continued exactly from its tokens: an engine keeps more of it than they tell. By reason, each
  * with the values that ask for nothing. SGLang 0.5.23 and vLLM 0.32.0.
@@ -44,11 +46,11 @@ const parameters: Readonly<Record<string, Readonly<Record<string, readonly unkno
   prompt: { suffix: [''], session_params: [], truncate_prompt_tokens: [], kv_transfer_params: [] },
 };
 
-/** @param sets of members of a request @returns the reason; '' if there is none */
-export function reasonOf(sets: readonly Readonly<Record<string, unknown>>[]): string {
+/** @returns the reason why a generation can't be continued; '' if there is none */
+export function reasonOf(asked: Asked): string {
   for (const [reason, names] of Object.entries(parameters)) {
     for (const [name, neutral] of Object.entries(names)) {
-      for (const set of sets) if (!isNeutral(set[name], neutral)) return reason;
+      if (!isNeutral(asked.get(name), neutral) || !isNeutral(asked.param(name), neutral)) return reason;
     }
   }
   return '';

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Asked, type Form, continuedBody, countIds, formOf, readAsked, withIdsAsked } from './request.ts';
+import { dialectOf, dialects } from '../engines/dialects/dialects.ts';
+import { Asked } from '../generation/asked.ts';
+import type { DialectName as Name } from '../generation/dialect.ts';
+import { askedBody, continuedBody, factsOf } from './request.ts';
 
-const read = (form: Form, body: string): Asked => readAsked(form, Buffer.from(body))!;
+const read = (name: Name, body: string | Buffer): Asked => Asked.read(dialects[name], Buffer.from(body))!;
 const SO_FAR = { ids: [7, 8], promptIds: null };
 
-function continued(form: Form, body: string, soFar: Parameters<typeof continuedBody>[2] = SO_FAR): string {
-  return continuedBody(Buffer.from(body), read(form, body), soFar, false).toString();
+function continued(form: Name, body: string, soFar: Parameters<typeof continuedBody>[1] = SO_FAR): string {
+  return continuedBody(read(form, body), soFar, false).toString();
 }
 
 test('the rest is asked for with the tokens so far, and what is left of the limits; all else stays', () => {
@@ -53,15 +56,15 @@ test('ids are asked for where the client did not, and all of the text where vLLM
   const body = '{"prompt":[1],"stop":"x"}';
   const asked = read('completions', body);
   assert.equal(
-    withIdsAsked(Buffer.from(body), asked, true).toString(),
+    askedBody(asked, true).toString(),
     '{"prompt":[1],"stop":"x","return_token_ids":true,"include_stop_str_in_output":true}',
   );
   const own = Buffer.from('{"prompt":[1],"return_token_ids":true}');
-  assert.equal(withIdsAsked(own, readAsked('completions', own)!, false), own);
+  assert.equal(askedBody(Asked.read(dialects.completions, own)!, false), own);
 });
 
 test('what can not be continued exactly says why', () => {
-  const cases: readonly (readonly [Form, string, string])[] = [
+  const cases: readonly (readonly [Name, string, string])[] = [
     ['generate', '{"input_ids":[1]}', ''],
     ['generate', '{"text":"a"}', 'prompt'],
     ['generate', '{"input_ids":[[1],[2]]}', 'prompt'],
@@ -89,14 +92,13 @@ test('what can not be continued exactly says why', () => {
     ['inference', '{"token_ids":[1],"sampling_params":{"bad_words":["x"]}}', 'processors'],
     ['inference', '{"token_ids":[1],"features":{"mm":1}}', 'media'],
   ];
-  for (const [form, body, reason] of cases) assert.equal(read(form, body).whyNot, reason, body);
-  assert.equal(readAsked('generate', Buffer.from('[1]')), null);
-  assert.equal(readAsked('generate', Buffer.from('{"input_ids":[1')), null);
+  for (const [form, body, reason] of cases) assert.equal(factsOf(read(form, body)).whyNot, reason, body);
+  assert.equal(Asked.read(dialects.generate, Buffer.from('[1]')), null);
+  assert.equal(Asked.read(dialects.generate, Buffer.from('{"input_ids":[1')), null);
 });
 
 test('paths and prompts', () => {
-  assert.equal(formOf('/v1/completions?a=b'), 'completions');
-  assert.equal(formOf('/v1/chat/completions'), null);
-  const body = Buffer.from('{"input_ids": [ 1, 2 ,3 ]}');
-  assert.equal(countIds(body, read('generate', body.toString()).prompt!), 3);
+  assert.equal(dialectOf('/v1/completions?a=b')?.name, 'completions');
+  assert.equal(dialectOf('/v1/chat/completions'), null);
+  assert.equal(factsOf(read('generate', '{"input_ids": [ 1, 2 ,3 ]}')).promptTokens, 3);
 });

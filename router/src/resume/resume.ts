@@ -1,7 +1,9 @@
 import type { Exchange, Seam } from '../exchange.ts';
+import { dialectOf } from '../engines/dialects/dialects.ts';
 import { UNSET } from '../engines/weight-label.ts';
 import type { WeightSource } from '../weights/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { Asked } from '../generation/asked.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { StateKey } from '../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../plugin.ts';
@@ -10,7 +12,7 @@ import { COMPLETE, type Result } from '../wire/result.ts';
 import type { Sink } from '../wire/sink.ts';
 import { Generation } from './generation.ts';
 import { RequestedAborts } from './requested-aborts.ts';
-import { type Asked, continuedBody, countIds, formOf, readAsked, withIdsAsked } from './request.ts';
+import { askedBody, continuedBody, factsOf, type RequestFacts } from './request.ts';
 import { ResumeSink } from './resume-sink.ts';
 
 /** Whether the router itself had an engine abort its generations, to give it new weights. */
@@ -140,7 +142,7 @@ export class Resume {
     if (!x.body.isWhole) return 'body';
     const ids = generation.sampled;
     if (ids.length >= asked.limit) return 'limit';
-    if (ids.length > 0 && asked.prompt === null && promptIds === null) return 'prompt';
+    if (ids.length > 0 && asked.promptTokens === null && promptIds === null) return 'prompt';
     return asked.stops.length > 0 && ids.length > 0 && ids.length < asked.least ? 'stop_text' : '';
   }
 
@@ -185,7 +187,7 @@ export class Resume {
   }
 
   #appliesTo(x: Exchange): boolean {
-    const isFollowed = x.head.method === 'POST' && (formOf(x.path) !== null || x.path === chatPath);
+    const isFollowed = x.head.method === 'POST' && (dialectOf(x.path) !== null || x.path === chatPath);
     if (!isFollowed) return this.#aborts.began(x);
     x.setState(this.#followed, {
       generation: null,
@@ -209,28 +211,28 @@ export class Resume {
     const followed = x.state(this.#followed);
     if (followed === null) return body;
     followed.known = this.#knownOf(worker);
-    const form = formOf(x.engineTarget === '' ? x.head.target : x.engineTarget);
+    const dialect = dialectOf(x.engineTarget === '' ? x.head.target : x.engineTarget);
     const before = followed.generation;
     if (before !== null && before.ids.length > 0) {
-      const rest = this.#continued(before, form === null ? null : readAsked(form, body), body);
+      const rest = this.#continued(before, dialect === null ? null : Asked.read(dialect, body));
       return before.isEndUnsure ? this.#unlessWithinText(before, worker, rest) : rest;
     }
-    const asked = form === null || body.length > MAX_BODY_BYTES ? null : readAsked(form, body);
+    const asked = dialect === null || body.length > MAX_BODY_BYTES ? null : Asked.read(dialect, body);
+    const facts = asked === null ? null : factsOf(asked);
     followed.generation = null;
-    followed.reason = reasonOf(x, worker, asked, body);
-    if (followed.reason !== '' || asked === null) return body;
+    followed.reason = reasonOf(x, worker, facts, body);
+    if (followed.reason !== '' || facts === null) return body;
     // The response has to be read: it may not come compressed.
     x.head.drop('accept-encoding');
     x.body.keep();
     const generation = new Generation({
-      asked,
+      asked: facts,
       isVllm: worker.engine === 'vllm',
-      promptTokens: asked.prompt === null ? 0 : countIds(body, asked.prompt),
       habits: this.#habits,
       isContinued: (hasNew) => this.#isContinued(x, followed, generation, hasNew),
     });
     followed.generation = generation;
-    return withIdsAsked(body, asked, generation.showsStops);
+    return askedBody(asked!, generation.showsStops);
   }
 
   #count(followed: Followed, generation: Generation): void {
@@ -242,12 +244,11 @@ export class Resume {
     followed.keptBytes = generation.bytes;
   }
 
-  #continued(generation: Generation, asked: Asked | null, body: Buffer): Buffer {
-    const { ids, promptIds, showsStops } = generation;
-    if (asked === null || asked.form !== generation.asked.form || (promptIds === null && asked.prompt === null)) {
+  #continued({ ids, promptIds, showsStops, asked: before }: Generation, asked: Asked | null): Buffer {
+    if (asked?.dialect !== before.dialect || (promptIds === null && !asked.isOneOfIds)) {
       throw new Refused(new RouterError('upstream_reset', 'The engine failed, and no other engine can continue.'));
     }
-    return continuedBody(body, asked, { ids, promptIds }, showsStops);
+    return continuedBody(asked, { ids, promptIds }, showsStops);
   }
 
   /** Asks an engine whether the tokens so far end within a character. An engine that can't say is taken to say no. */
@@ -289,13 +290,13 @@ export class Resume {
   }
 }
 
-function reasonOf(x: Exchange, { engine }: Worker, asked: Asked | null, body: Buffer): string {
+function reasonOf(x: Exchange, { engine }: Worker, asked: RequestFacts | null, body: Buffer): string {
   if (x.roles !== null) return 'pair';
   if (asked === null) return body.length > MAX_BODY_BYTES ? 'body' : 'path';
   if (asked.whyNot !== '') return asked.whyNot;
   // vLLM (0.33) returns either ids or the text of the prompt; SGLang's text of it would be searched for stop strings.
   if (asked.echoes && (engine === 'sglang' ? asked.stops.length > 0 : !asked.asksForIds)) return 'echo';
-  if (engine === 'openai' || (engine === null && asked.form === 'completions' && asked.stops.length > 0))
+  if (engine === 'openai' || (engine === null && asked.dialect.name === 'completions' && asked.stops.length > 0))
     return 'engine';
   return '';
 }

@@ -1,3 +1,4 @@
+import type { WrittenSpan } from '../generation/delta.ts';
 import { bufferOf } from '../kit/bytes.ts';
 import { type Dialect } from './engine-body.ts';
 import { type Entry, bareEntry, chatEntries, listedEntries, promptEntries } from './entries.ts';
@@ -16,7 +17,7 @@ import {
   writeList,
   writeObject,
 } from './raw-json.ts';
-import { type VersionSpan, type WrittenSpan, spansOf } from '../weights/version-spans.ts';
+import { type VersionSpan, spansOf } from '../weights/version-spans.ts';
 
 /** How responses of engines are changed. Plain data: it goes to a thread. */
 export interface AnswerPlan {
@@ -115,7 +116,7 @@ export function readChoice(json: Buffer, shared: Shared, plan: AnswerPlan): Choi
     echoed,
     content,
     texts,
-    spans: isNull(spans) ? null : spansOf({ weight_versions: JSON.parse(spans!.toString()) as WrittenSpan[] }).spans,
+    spans: isNull(spans) ? null : spansOf(null, JSON.parse(spans!.toString()) as WrittenSpan[]).spans,
     rawOutput: fields.rawOutput ? rawOutput(message, text, { promptIds, ids, content, texts, echoed }, plan) : null,
   };
 }

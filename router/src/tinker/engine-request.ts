@@ -1,8 +1,8 @@
+import { completions, namesIds } from '../engines/dialects/completions.ts';
+import { generate } from '../engines/dialects/generate.ts';
+import { inference } from '../engines/dialects/inference.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Numeral, Sample } from './sample.ts';
-
-/** How an engine is asked for a sample: the path says which. */
-export type SamplePath = '/v1/completions' | '/inference/v1/generate' | '/generate';
 
 /** Of the body for an SGLang engine in which each sample has its prompt. */
 const MAX_BATCH_BYTES = 67_108_864;
@@ -10,20 +10,17 @@ const MAX_BATCH_BYTES = 67_108_864;
 const SEED_BYTES = 48;
 
 /** What a worker is asked by. An engine of an unknown kind is taken for one that speaks OpenAI's API with vLLM's fields. */
-export function samplePath(
-  worker: Pick<Worker, 'engine'> | undefined,
-  vllmApi: 'completions' | 'generate',
-): SamplePath {
-  if (worker?.engine === 'sglang') return '/generate';
-  return vllmApi === 'generate' && worker?.engine !== 'openai' ? '/inference/v1/generate' : '/v1/completions';
+export function samplePath(worker: Pick<Worker, 'engine'> | undefined, vllmApi: 'completions' | 'generate'): string {
+  if (worker?.engine === 'sglang') return generate.path;
+  return vllmApi === 'generate' && worker?.engine !== 'openai' ? inference.path : completions.path;
 }
 
 /**
  * The body for the engine, in parts: one request for all samples, so that they share the worker and its prefix cache.
  * @param adapter the name of a LoRA adapter; null: the model's own weights
  */
-export function engineRequest(path: SamplePath, sample: Sample, model: string, adapter: string | null): Buffer[] {
-  if (path === '/generate') return sglangRequest(sample, adapter);
+export function engineRequest(path: string, sample: Sample, model: string, adapter: string | null): Buffer[] {
+  if (path === generate.path) return sglangRequest(sample, adapter);
   const { count, params, prompt, topSampled, wantsPromptLogprobs } = sample;
   const { stop, seed } = params;
   const sampling = {
@@ -39,13 +36,13 @@ export function engineRequest(path: SamplePath, sample: Sample, model: string, a
     // vllm-router and older vLLM take no 0 here.
     logprobs: Math.max(1, topSampled),
   };
-  if (path === '/inference/v1/generate') {
+  if (path === inference.path) {
     const fields = { model: adapter ?? model, sampling_params: { ...sampling, logprobs: topSampled } };
     return [Buffer.from('{"token_ids":['), prompt, Buffer.from(`],${membersOf(fields)}`)];
   }
-  const names = { return_token_ids: true, return_tokens_as_token_ids: true };
-  const fields = { model: adapter ?? model, ...sampling, ...names, stream: false };
-  return [Buffer.from('{"prompt":['), prompt, Buffer.from(`],${membersOf(fields)}`)];
+  const fields = { model: adapter ?? model, ...sampling, stream: false };
+  const names = Object.entries(namesIds).map(([name, value]) => `"${name}":${value},`);
+  return [Buffer.from('{"prompt":['), prompt, Buffer.from(`],${names.join('')}${membersOf(fields)}`)];
 }
 
 /** SGLang samples `n` times with one seed: samples with a seed are a batch, in which each has its own. */

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as delay } from 'node:timers/promises';
 import type { Exchange } from '../exchange.ts';
+import { generate } from '../engines/dialects/generate.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { backoff } from '../kit/backoff.ts';
@@ -10,7 +11,7 @@ import type { Logger } from '../observe/log.ts';
 import type { StateKey } from '../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../plugin.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
-import { type SamplePath, batchProblem, engineRequest, promptIn, samplePath } from './engine-request.ts';
+import { batchProblem, engineRequest, promptIn, samplePath } from './engine-request.ts';
 import type { Failed, Future, Futures } from './futures.ts';
 import type { Sample, SampleResult } from './sample.ts';
 import { type SampleCalls, sampleCalls } from './sample-calls.ts';
@@ -27,7 +28,7 @@ interface Job {
   readonly future: Future;
   readonly sample: Sample;
   readonly source: Source;
-  readonly path: SamplePath;
+  readonly path: string;
   /** For an engine of the kind of `path`, without an adapter. */
   readonly body: Buffer;
   readonly stop: AbortController;
@@ -173,7 +174,7 @@ export class Sampling {
     if (refusal !== null) throw new Refused(refusal);
     if (adapter === null && path === job.path) return body;
     // The kind of the worker was not known when the sample came, or after a restart.
-    const problem = path === '/generate' ? batchProblem(sample) : null;
+    const problem = path === generate.path ? batchProblem(sample) : null;
     if (problem !== null) throw new Refused(new RouterError('bad_request', problem));
     const ask = (): Promise<Buffer> => joined(engineRequest(path, sample, source.baseModel, adapter?.name ?? null));
     return adapter === null ? ask() : weights.load(worker, adapter).then(ask);

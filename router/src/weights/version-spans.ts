@@ -1,4 +1,5 @@
 import type { Seam } from '../exchange.ts';
+import type { WrittenSpan } from '../generation/delta.ts';
 import { UNSET } from '../engines/weight-label.ts';
 
 /** Tokens `from` (included) to `to` (excluded) were sampled by weights of this version. */
@@ -15,20 +16,6 @@ export interface VersionSpan {
   readonly after?: string;
 }
 
-/** A span as engines write it: `[start, end)`. */
-export interface WrittenSpan {
-  readonly version: string | number;
-  readonly start: number;
-  readonly end: number;
-}
-
-/** What a complete response of an engine, or the `meta_info` of a choice, names of its weights. SGLang's completions and chats: of the first choice. */
-export interface AnswerVersions {
-  readonly weight_version?: string | number | null;
-  /** SGLang from 0.5.19 on. */
-  readonly weight_versions?: readonly WrittenSpan[] | null;
-}
-
 /** What an engine says of the weights that sampled a choice. */
 export interface NamedSpans {
   readonly spans: readonly VersionSpan[];
@@ -36,17 +23,10 @@ export interface NamedSpans {
   readonly endVersion: string | null;
 }
 
-/** The versions that an engine names in its answer. */
-export function spansOf(answer: AnswerVersions | null): NamedSpans {
-  const spans = (answer?.weight_versions ?? []).map(spanOf);
-  const last = answer?.weight_version ?? null;
-  return { spans, endVersion: spans.length > 0 || last === null ? null : String(last) };
-}
-
-const spanOf = ({ version, start: from, end: to }: WrittenSpan): VersionSpan => ({
-  version: String(version),
-  from,
-  to,
+/** @param version at the end of the response @param spans empty: the engine returns none */
+export const spansOf = (version: string | null, spans: readonly WrittenSpan[]): NamedSpans => ({
+  spans: spans.map(({ version: name, start: from, end: to }) => ({ version: String(name), from, to })),
+  endVersion: spans.length > 0 ? null : version,
 });
 
 /** From a place in a response on, its engine has these weights: the router's own weight swaps tell. */

@@ -11,6 +11,7 @@ const order = [
   'config',
   'threads',
   'wire',
+  'generation',
   'engines',
   'fleet',
   // The record of an exchange names its plugins, and a plugin is called with the record: one entry.

@@ -1,5 +1,8 @@
+import { completions } from '../../engines/dialects/completions.ts';
+import { generate } from '../../engines/dialects/generate.ts';
 import type { Reply } from '../../engines/ask.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
+import { withMembers } from '../../kit/json-edit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { objectIn } from '../../kit/json-object.ts';
 import type { Config } from '../../config/options.ts';
@@ -7,59 +10,37 @@ import type { Config } from '../../config/options.ts';
 const PROMPT = 'Hello';
 const TOKENS = 4;
 
-interface Sampled {
-  readonly ids: number;
-  readonly logprobs: number;
-}
-
 /** Generates a few tokens and reports whether the engine returns their ids and logprobs, which exact tokens need. */
 export async function checkGeneration(
   facts: EngineFacts,
   post: (path: string, json: string) => Promise<Reply>,
 ): Promise<Finding> {
   const isSglang = facts.kind === 'sglang';
-  const path = isSglang ? '/generate' : '/v1/completions';
+  const dialect = isSglang ? generate : completions;
+  const { path, request } = dialect;
+  const params = { [request.limit]: TOKENS, temperature: 0 };
+  const prompt = { [request.text!]: PROMPT };
+  const model = facts.model === null ? {} : { model: facts.model };
   const body = isSglang
-    ? { text: PROMPT, sampling_params: { max_new_tokens: TOKENS, temperature: 0 }, return_logprob: true }
-    : {
-        ...(facts.model === null ? {} : { model: facts.model }),
-        prompt: PROMPT,
-        max_tokens: TOKENS,
-        temperature: 0,
-        logprobs: 1,
-        return_token_ids: true,
-      };
+    ? { ...prompt, sampling_params: params, return_logprob: true }
+    : { ...model, ...prompt, ...params, logprobs: 1 };
+  const asking = withMembers(Buffer.from(JSON.stringify(body)), request.asksForIds ?? {})!.toString();
   let reply: Reply;
   try {
-    reply = await post(path, JSON.stringify(body));
+    reply = await post(path, asking);
   } catch (error) {
     return problem(`generates nothing: ${path} sent no response (${(error as Error).message})`);
   }
   if (reply.status !== 200) {
     return problem(`generates nothing: ${path} answers ${reply.status} ${reply.text.slice(0, 200)}`);
   }
-  const { ids, logprobs } = (isSglang ? sglangSample : openaiSample)(reply.text);
+  const sample = dialect.read(Buffer.from(reply.text), 0)?.deltas[0];
+  const ids = sample?.ids()?.length ?? 0;
+  const logprobs = sample?.logprobs()?.length ?? 0;
   if (ids > 0 && logprobs >= ids) return ok(`generates: ${path} answers with ids and logprobs of its tokens`);
   const lacks = [...(ids > 0 ? [] : ['ids']), ...(logprobs > 0 ? [] : ['logprobs'])].join(' and ');
   return note(`generates, but ${path} answers without ${lacks} of its tokens: exact tokens can't be captured there`);
 }
-
-function sglangSample(text: string): Sampled {
-  const { output_ids: ids, meta_info: info } = parsed(text);
-  const logprobs = (info as { output_token_logprobs?: unknown } | undefined)?.output_token_logprobs;
-  return { ids: lengthOf(ids) || lengthOf(logprobs), logprobs: lengthOf(logprobs) };
-}
-
-function openaiSample(text: string): Sampled {
-  const [choice] = (parsed(text)['choices'] ?? []) as {
-    token_ids?: unknown;
-    logprobs?: { token_logprobs?: unknown };
-  }[];
-  return { ids: lengthOf(choice?.token_ids), logprobs: lengthOf(choice?.logprobs?.token_logprobs) };
-}
-
-const lengthOf = (list: unknown): number => (Array.isArray(list) ? list.length : 0);
-const parsed = (text: string): Record<string, unknown> => objectIn(text) ?? {};
 
 /** Several blocks of the prefix cache, which have up to about a thousand tokens (vLLM with hybrid models). */
 const LONG_PROMPT = 'Hello '.repeat(2_000);

@@ -1,8 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { withMembers } from '../../kit/json-edit.ts';
-import { answerValues } from '../thread/read/answer-values.ts';
-import { readAnswer } from '../thread/read/read-answer.ts';
-import { dialectOf } from '../shared/read-request.ts';
+import { chatAnswers, readAnswer } from '../thread/read/read-answer.ts';
+import { dialectOf } from '../../engines/dialects/dialects.ts';
 import { readChat } from '../thread/read/read-chat.ts';
 import { Caller, type CallerAnswer } from './caller.ts';
 import type { RecordedCall } from './recording.ts';
@@ -113,7 +112,7 @@ export function answerTokens(path: string, isEventStream: boolean, body: string)
   const dialect = dialectOf(path);
   try {
     const samples =
-      dialect === null ? readChat(answerValues(isEventStream, bytes)) : readAnswer(dialect, isEventStream, bytes);
+      dialect === null ? readChat(chatAnswers(isEventStream, bytes)) : readAnswer(dialect, isEventStream, bytes);
     return samples.toSorted((a, b) => a.index - b.index).map(({ ids }) => [...ids]);
   } catch {
     return [];

@@ -1,10 +1,6 @@
 import { readObject } from '../../kit/json-object.ts';
 import type { Message } from '../thread/read/message.ts';
 
-export const CHAT_PATH = '/v1/chat/completions';
-export const MESSAGES_PATH = '/v1/messages';
-export const RESPONSES_PATH = '/v1/responses';
-
 /** A request to `/v1/chat/completions`, as far as its tokens are concerned. */
 export interface ChatRequest {
   readonly body: Buffer;

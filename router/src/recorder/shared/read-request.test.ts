@@ -1,29 +1,31 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type CaptureDialect, askingForIds, readRequest, withIds } from './read-request.ts';
+import { dialects } from '../../engines/dialects/dialects.ts';
+import type { DialectName } from '../../generation/dialect.ts';
+import { askingForIds, isPlainRequest, readRequest, withIds } from './read-request.ts';
 
-const read = (dialect: CaptureDialect, json: string) => readRequest(dialect, Buffer.from(json));
+const read = (dialect: DialectName, json: string) => readRequest(dialects[dialect], Buffer.from(json));
 
 test('prompts, samples and the model of a request', () => {
-  const cases: [CaptureDialect, string, unknown][] = [
-    ['generate', '{"text":"a"}', [['a'], 1, [''], false]],
-    ['generate', '{"text":["a","b"],"sampling_params":{"n":3}}', [['a', 'b'], 3, ['', ''], true]],
-    ['generate', '{"input_ids":[1,2],"text":null,"lora_path":"x"}', [[[1, 2]], 1, ['x'], false]],
-    ['generate', '{"input_ids":[[1],[2]],"sampling_params":[{"n":2},{"n":2}]}', [[[1], [2]], 2, ['', ''], true]],
-    ['generate', '{"text":"a","image_data":[],"video_data":[null],"audio_data":[[],[]]}', [['a'], 1, [''], false]],
-    ['generate', '{"text":["a","b"],"lora_path":["x",null],"model":"m"}', [['a', 'b'], 1, ['m\nx', 'm'], true]],
-    ['completions', '{"prompt":"a","n":2,"model":"m"}', [['a'], 2, ['m'], false]],
-    ['completions', '{"prompt":[5,6],"echo":false}', [[[5, 6]], 1, [''], false]],
+  const cases: [DialectName, string, unknown][] = [
+    ['generate', '{"text":"a"}', [['a'], 1, ['']]],
+    ['generate', '{"text":["a","b"],"sampling_params":{"n":3}}', [['a', 'b'], 3, ['', '']]],
+    ['generate', '{"input_ids":[1,2],"text":null,"lora_path":"x"}', [[[1, 2]], 1, ['x']]],
+    ['generate', '{"input_ids":[[1],[2]],"sampling_params":[{"n":2},{"n":2}]}', [[[1], [2]], 2, ['', '']]],
+    ['generate', '{"text":"a","image_data":[],"video_data":[null],"audio_data":[[],[]]}', [['a'], 1, ['']]],
+    ['generate', '{"text":["a","b"],"lora_path":["x",null],"model":"m"}', [['a', 'b'], 1, ['m\nx', 'm']]],
+    ['completions', '{"prompt":"a","n":2,"model":"m"}', [['a'], 2, ['m']]],
+    ['completions', '{"prompt":[5,6],"echo":false}', [[[5, 6]], 1, ['']]],
   ];
   for (const [dialect, json, expected] of cases) {
     const request = read(dialect, json)!;
     const prompts = request.prompts.map((prompt) => (typeof prompt === 'string' ? prompt : [...prompt]));
-    assert.deepEqual([prompts, request.samples, request.models, request.isList], expected, json);
+    assert.deepEqual([prompts, request.samples, request.models], expected, json);
   }
 });
 
 test('what has no tokens of its own, or none that could be told, is left alone', () => {
-  const cases: [CaptureDialect, string][] = [
+  const cases: [DialectName, string][] = [
     ['generate', '{}'],
     ['generate', '[1]'],
     ['generate', '{"text":"a"'],
@@ -45,10 +47,8 @@ test('what has no tokens of its own, or none that could be told, is left alone',
 });
 
 test('only its own field is changed', () => {
-  const change = (dialect: CaptureDialect, json: string, ...ids: number[][]): string =>
+  const change = (dialect: DialectName, json: string, ...ids: number[][]): string =>
     withIds(
-      dialect,
-      Buffer.from(json),
       read(dialect, json)!,
       ids.map((list) => Int32Array.from(list)),
     ).toString();
@@ -69,5 +69,39 @@ test('only its own field is changed', () => {
     '{"prompt":[1],"n":1 ,"return_token_ids":true}\n',
   );
   const asking = '{"prompt":[1],"return_token_ids":true}';
-  assert.equal(askingForIds(Buffer.from(asking), read('completions', asking)!).toString(), asking);
+  assert.equal(askingForIds(read('completions', asking)!).toString(), asking);
+});
+
+const isPlain = (json: string): boolean => isPlainRequest(dialects.generate, Buffer.from(json));
+
+test('one sample of one prompt of ids needs no look before it is answered', () => {
+  for (const json of [
+    '{"input_ids":[1,2,3]}',
+    ' { "input_ids" : [ 1 ] , "sampling_params" : {"temperature":1,"m":{"n":2}} } ',
+    '{"stream":true,"input_ids":[7],"sampling_params":{},"n":3}',
+  ]) {
+    assert.equal(isPlain(json), true, json);
+    const request = read('generate', json)!;
+    assert.deepEqual([request.prompts.length, request.samples], [1, 1]);
+  }
+});
+
+test('all others do', () => {
+  for (const json of [
+    '{"text":"a"}',
+    '{"text":"a","input_ids":[1]}',
+    '{"input_ids":[[1],[2]]}',
+    '{"input_ids":[]}',
+    '{"input_ids":"1"}',
+    '{"input_ids":[1],"sampling_params":{"n":2}}',
+    '{"input_ids":[1],"sampling_params":{"\\u006e":2}}',
+    '{"input_ids":[1],"sampling_params":[{"n":1}]}',
+    '{"input_ids":[',
+    '{"input_ids":[   ',
+    '[1]',
+    '',
+    `{"input_ids":[1],"x":"${'x'.repeat(70_000)}"}`,
+  ]) {
+    assert.equal(isPlain(json), false, json.slice(0, 80));
+  }
 });

@@ -11,7 +11,7 @@ import { AnswerTap } from './answer-tap.ts';
 import { MAX_BODY_BYTES, UncapturedLog, factsOf } from './exchange-facts.ts';
 import { type RecorderThread, memoryOf } from './recorder-thread.ts';
 import type { Bracket, VersionBrackets } from '../../weights/version-brackets.ts';
-import { MESSAGES_PATH, RESPONSES_PATH } from '../shared/chat-request.ts';
+import { MESSAGES_PATH, RESPONSES_PATH } from '../../engines/dialects/calls.ts';
 
 interface Following {
   readonly request: Uint8Array;

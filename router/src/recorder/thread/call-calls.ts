@@ -2,11 +2,11 @@ import { bufferOf } from '../../kit/bytes.ts';
 import type { Capture, TurnFacts } from './capture/capture.ts';
 import { tokenIds } from './read/sampled.ts';
 import { TurnIds } from './capture/turn-id.ts';
-import { answerValues } from './read/answer-values.ts';
+import { answerValues } from './read/read-answer.ts';
 import { knownSpans } from './read/known-versions.ts';
 import { release } from './tree/tree-node.ts';
 import type { TurnWriter } from './store/writer.ts';
-import { type CallAnswer, type CallTokens, readCall } from './read/read-call.ts';
+import { type CallAnswer, type CallTokens, readCall } from '../../engines/dialects/calls.ts';
 import { tenantKey } from '../shared/tenant-key.ts';
 
 /** A call of `/v1/messages` or `/v1/responses` that has ended. */

@@ -1,6 +1,6 @@
 import type { Worker } from '../../../fleet/worker.ts';
 import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
-import { CHAT_PATH } from '../../shared/chat-request.ts';
+import { CHAT_PATH } from '../../../engines/dialects/calls.ts';
 
 export const isChat = ({ path, head }: Exchange): boolean => path === CHAT_PATH && head.method === 'POST';
 

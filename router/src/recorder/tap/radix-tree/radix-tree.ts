@@ -12,8 +12,9 @@ import { AnswerCapture } from '../answer-capture.ts';
 import { AnswerTap } from '../answer-tap.ts';
 import { MAX_BODY_BYTES, factsOf } from '../exchange-facts.ts';
 import type { OpenAnswer, OpenCall } from '../../thread/capture/capture-calls.ts';
-import { type CaptureDialect, dialectOf } from '../../shared/read-request.ts';
-import { isPlainRequest } from '../plain-request.ts';
+import { dialectOf, dialects } from '../../../engines/dialects/dialects.ts';
+import type { DialectName } from '../../../generation/dialect.ts';
+import { isPlainRequest } from '../../shared/read-request.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 import type { Recorder } from '../recorder.ts';
 import type { Bracket } from '../../../weights/version-brackets.ts';
@@ -40,7 +41,7 @@ interface RadixTreeSurroundings {
 interface Following {
   /** 0: the thread learns of the request together with its answer. */
   id: number;
-  readonly dialect: CaptureDialect;
+  readonly dialect: DialectName;
   request: Buffer | null;
   readonly opened: Promise<OpenAnswer | null> | null;
   /** The settled `opened`; null where the tokens of the request are not known. */
@@ -76,7 +77,7 @@ export class RadixTree implements PluginPhases {
 
   appliesTo({ path, head }: Exchange): boolean {
     if (head.method !== 'POST' && head.method !== 'PUT') return false;
-    const dialect = dialectOf(path);
+    const dialect = dialectOf(path)?.name ?? null;
     // Samples of the Tinker API ask for the ids of their answers themselves.
     const hasIds = this.#options.completions || (this.#around.isTinkerServed === true && head.isTrusted);
     return dialect !== null && (dialect !== 'completions' || hasIds);
@@ -187,7 +188,7 @@ export class RadixTree implements PluginPhases {
   #body(x: Exchange, body: Buffer): Buffer | Promise<Buffer> {
     let following = x.state(this.#following);
     // The engine of another attempt may be of another kind.
-    if (following !== null && following.dialect !== dialectOf(x.path)) {
+    if (following !== null && following.dialect !== dialectOf(x.path)?.name) {
       this.#drop(following);
       following = null;
     }
@@ -198,16 +199,15 @@ export class RadixTree implements PluginPhases {
   #follow(x: Exchange, body: Buffer): Following {
     // A compressed response could not be read.
     x.head.drop('accept-encoding');
-    const dialect = dialectOf(x.path)!;
-    const following =
-      dialect !== 'completions' && isPlainRequest(dialect, body)
-        ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, bracket: null, capture: null }
-        : this.#open(x, body, dialect);
+    const dialect = dialectOf(x.path)!.name;
+    const following = isPlainRequest(dialects[dialect], body)
+      ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, bracket: null, capture: null }
+      : this.#open(x, body, dialect);
     x.setState(this.#following, following);
     return following;
   }
 
-  #open(x: Exchange, body: Buffer, dialect: CaptureDialect): Following {
+  #open(x: Exchange, body: Buffer, dialect: DialectName): Following {
     const { tenant, model } = x;
     const id = this.#nextId++;
     const { forward } = this.#options;
@@ -263,7 +263,7 @@ function namesSpans({ engineVersion }: Worker): boolean {
 /** An answer, or a part of one that has ended, may not name the versions of its tokens, and its engine can be asked. */
 function mayBeUnnamed(
   x: Exchange,
-  dialect: CaptureDialect,
+  dialect: DialectName,
   isStream: boolean,
   isAlone: boolean,
   bracket: Bracket | null,

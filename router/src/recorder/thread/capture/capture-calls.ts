@@ -13,7 +13,9 @@ import { Capture, type CaptureCounts, type OpenPrompt } from './capture.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { HeapLimits } from '../heap-limits.ts';
 import type { ExpertsFiles } from './experts-files.ts';
-import { type CaptureDialect, askingForIds, readRequest, withIds } from '../../shared/read-request.ts';
+import { dialects } from '../../../engines/dialects/dialects.ts';
+import type { DialectName } from '../../../generation/dialect.ts';
+import { askingForIds, readRequest, withIds } from '../../shared/read-request.ts';
 import { continuesRunning } from './open-streams.ts';
 import { type EndedTurn, type Open, TurnEnds, openOf } from './turn-ends.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
@@ -35,7 +37,7 @@ export interface CaptureOptions {
 export interface OpenCall {
   /** Chosen by the caller. */
   readonly id: number;
-  readonly dialect: CaptureDialect;
+  readonly dialect: DialectName;
   readonly body: Uint8Array;
   /** Each tenant has trees of its own. */
   readonly tenant: string;
@@ -142,7 +144,7 @@ export function captureCalls(
         const refusal = heap.refusal();
         if (refusal !== null) throw new Error(refusal.message);
         const bytes = bufferOf(body);
-        const request = readRequest(dialect, bytes);
+        const request = readRequest(dialects[dialect], bytes);
         if (request === null) return null;
         const { isStream } = request;
         const models = request.models.map((own) => own || model);
@@ -161,19 +163,18 @@ export function captureCalls(
         }
         const { samples } = request;
         const kept = options.keepsBodies === true ? body : null;
-        open.set(id, openOf({ dialect, models, tenant, session, isStream, samples, prompts, request: kept }));
+        open.set(
+          id,
+          openOf({ dialect: dialects[dialect], models, tenant, session, isStream, samples, prompts, request: kept }),
+        );
         const isText = request.prompts.some((prompt) => typeof prompt === 'string');
         const changed =
           isText && forward === 'ids'
             ? withIds(
-                dialect,
-                bytes,
                 request,
                 prompts.map(({ end }) => pathTo(end).ids),
               )
-            : dialect === 'completions'
-              ? askingForIds(bytes, request)
-              : bytes;
+            : askingForIds(request);
         return {
           body: changed === bytes ? null : new Uint8Array(changed),
           choices: prompts.length * request.samples,

@@ -14,7 +14,7 @@ import { type AskedVersion, coveringSpans } from '../../../weights/version-spans
 import { Restore } from './restore.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { textsOf, wasStopped } from './turn-texts.ts';
-import type { GivenPrompt } from '../../shared/read-request.ts';
+import type { GivenPrompt } from '../../../generation/asked.ts';
 import type { Sampled } from '../read/sampled.ts';
 import { TurnIds } from './turn-id.ts';
 

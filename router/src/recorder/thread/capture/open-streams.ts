@@ -1,7 +1,7 @@
 import { areLate } from '../late-answers.ts';
 import { pathTo, textFrom } from '../tree/path.ts';
 import type { OpenPrompt } from './capture.ts';
-import type { GivenPrompt } from '../../shared/read-request.ts';
+import type { GivenPrompt } from '../../../generation/asked.ts';
 import type { Open } from './turn-ends.ts';
 
 /** A request that may continue a stream of its session. */

@@ -4,8 +4,11 @@ import type { Capture, OpenPrompt, TurnFacts } from './capture.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { knownSpans } from '../read/known-versions.ts';
 import { readAnswer } from '../read/read-answer.ts';
-import { type CaptureDialect, dialectOf, readRequest } from '../../shared/read-request.ts';
-import { Unreadable } from '../read/sampled.ts';
+import { dialectOf } from '../../../engines/dialects/dialects.ts';
+import { generate } from '../../../engines/dialects/generate.ts';
+import { Unreadable } from '../../../generation/delta.ts';
+import type { Dialect } from '../../../generation/dialect.ts';
+import { readRequest } from '../../shared/read-request.ts';
 import { keptTensors } from '../read/tensors.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
 
@@ -27,7 +30,7 @@ export interface EndedTurn {
 
 /** A request whose prompts are held in the tree until its response has come. */
 export interface Open {
-  readonly dialect: CaptureDialect;
+  readonly dialect: Dialect;
   /** One for each prompt. */
   readonly models: readonly string[];
   readonly tenant: string;
@@ -118,7 +121,7 @@ export class TurnEnds {
   /** A request that came with its answer: one prompt, as ids. undefined: its tokens are not known. */
   async #open(request: Uint8Array, { facts, isStream }: EndedTurn): Promise<Open | undefined> {
     const { capture, keepsBodies } = this.#options;
-    const dialect = dialectOf(facts.path) ?? 'generate';
+    const dialect = dialectOf(facts.path) ?? generate;
     const read = readRequest(dialect, bufferOf(request));
     const [prompt] = read?.prompts ?? [];
     if (read === null || prompt === undefined) return undefined;

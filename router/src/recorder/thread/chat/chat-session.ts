@@ -1,12 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import { TurnIds } from '../capture/turn-id.ts';
-import { Unreadable } from '../read/sampled.ts';
+import { Unreadable } from '../../../generation/delta.ts';
 import type { KeptTensors } from '../read/tensors.ts';
 import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
 import type { Drift, Turn } from '../../shared/turn.ts';
 import { tokenFields } from '../turn-tokens.ts';
 import type { AskedVersion } from '../../../weights/version-spans.ts';
-import { CHAT_PATH, type ChatRequest } from '../../shared/chat-request.ts';
+import { CHAT_PATH } from '../../../engines/dialects/calls.ts';
+import { type ChatRequest } from '../../shared/chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
 import { cutAnswer } from './cut-answer.ts';

@@ -1,13 +1,13 @@
-import { Unreadable } from '../read/sampled.ts';
+import { Unreadable } from '../../../generation/delta.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../../shared/turn.ts';
-import { CHAT_PATH, readChatRequest } from '../../shared/chat-request.ts';
+import { CHAT_PATH } from '../../../engines/dialects/calls.ts';
+import { readChatRequest } from '../../shared/chat-request.ts';
 import { type ChatRules, ChatSession } from './chat-session.ts';
-import { answerValues } from '../read/answer-values.ts';
-import { readAnswer } from '../read/read-chat-answer.ts';
+import { answerValues, readChatAnswer } from '../read/read-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';
 import { storedCall } from './repeats.ts';
 import { isSessionId } from '../../shared/session-id.ts';
@@ -186,7 +186,7 @@ export class Chats {
       sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i]);
     try {
       const { pieces } = this.rules.tokenizer;
-      const samples = [true, false].flatMap((isLast) => readAnswer(isStream, answer, pieces, isLast));
+      const samples = [true, false].flatMap((isLast) => readChatAnswer(isStream, answer, pieces, isLast));
       return samples.find(isOwn) ?? null;
     } catch (error) {
       if (error instanceof Unreadable) return null;

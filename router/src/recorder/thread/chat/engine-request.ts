@@ -1,6 +1,7 @@
 import type { EngineKind } from '../../../engines/engine.ts';
 import { type Members, withMembers, withoutMembers } from '../../../kit/json-edit.ts';
-import { CHAT_PATH, type ChatRequest } from '../../shared/chat-request.ts';
+import { CHAT_PATH } from '../../../engines/dialects/calls.ts';
+import { type ChatRequest } from '../../shared/chat-request.ts';
 
 /** The request for an engine, and the parts of its response that only the router asked for. */
 export interface EngineRequest {

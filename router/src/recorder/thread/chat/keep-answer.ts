@@ -7,7 +7,7 @@ import type { TokenPieces } from '../tokens/pieces.ts';
 import type { Turn } from '../../shared/turn.ts';
 import type { ChatFacts, ChatSession, OpenTurn } from './chat-session.ts';
 import { knownSpans } from '../read/known-versions.ts';
-import { readAnswer } from '../read/read-chat-answer.ts';
+import { readChatAnswer } from '../read/read-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';
 import type { Repeatable } from './repeats.ts';
 
@@ -83,7 +83,7 @@ export async function keepAnswer(
   const answer = came.length === 1 ? bufferOf(came[0]!) : Buffer.concat(came);
   known.before = answer;
   const tensorsOf = (sample: ChatSample, tokens: number) => keptTensors(files, expertsKey, sample, tokens);
-  const samples = readAnswer(isStream, answer, pieces, isLast).map((sample) => ({
+  const samples = readChatAnswer(isStream, answer, pieces, isLast).map((sample) => ({
     ...sample,
     known: knownSpans(sample, isStream, answer, facts.asked.changes),
   }));

@@ -2,8 +2,7 @@ import { type Turn, latencyOf } from '../../shared/turn.ts';
 import type { ChatSession } from './chat-session.ts';
 import { asNumbers } from '../logprobs.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
-import { answerValues } from '../read/answer-values.ts';
-import { readAnswer } from '../read/read-chat-answer.ts';
+import { answerValues, readChatAnswer } from '../read/read-answer.ts';
 import { idsUpTo } from './session-tree.ts';
 
 /**
@@ -68,7 +67,7 @@ function responseOf({ answer }: Turn, request: string, pieces: TokenPieces): str
   const values = answerValues(isStream, bytes) as unknown as { object?: string; [member: string]: unknown }[];
   if (!isStream && values[0]!.object === 'chat.completion') return bytes.toString('utf8');
   const { id, created, model } = values[0]!;
-  const choices = readAnswer(isStream, bytes, pieces).map(({ index, message, finishReason, ids, logprobs }) => {
+  const choices = readChatAnswer(isStream, bytes, pieces).map(({ index, message, finishReason, ids, logprobs }) => {
     const { numbers, unknown } = asNumbers(logprobs ?? new Float64Array(ids.length).fill(NaN));
     return {
       index,

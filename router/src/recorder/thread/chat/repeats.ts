@@ -4,7 +4,6 @@ import type { ChatRequest } from '../../shared/chat-request.ts';
 import { clientCopy, withoutOurs } from '../../shared/client-copy.ts';
 import type { ChatWishes, EngineRequest } from './engine-request.ts';
 import { FromCompletion } from '../../shared/from-completion.ts';
-import type { Answer } from '../read/read-chat.ts';
 
 /** A call that its client may repeat with the same id. */
 export interface Repeatable {
@@ -56,7 +55,11 @@ export const wishesOf = ({ fields }: ChatRequest): ChatWishes =>
   Object.fromEntries(WISHES.map((name) => [name, fields[name] ?? null]));
 
 /** The call of a turn that is in a store, as it was known to the router that wrote it. */
-export const storedCall = (request: ChatRequest, turn: string, answer: Answer | undefined): Repeatable => ({
+export const storedCall = (
+  request: ChatRequest,
+  turn: string,
+  answer: { readonly object?: unknown } | undefined,
+): Repeatable => ({
   digest: digestOf(request.body),
   isStream: request.isStream,
   form: answer?.object === 'text_completion' ? 'completion' : 'chat',

@@ -1,7 +1,7 @@
 import { scanMembers } from '../../../kit/json-scan.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
-import { readCall } from '../read/read-call.ts';
-import { answerValues } from '../read/answer-values.ts';
+import { readCall } from '../../../engines/dialects/calls.ts';
+import { answerValues } from '../read/read-answer.ts';
 import type { Turn } from '../../shared/turn.ts';
 
 /** A call whose tokens are not known, as text. */

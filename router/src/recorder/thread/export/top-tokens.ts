@@ -1,4 +1,4 @@
-import type { TopTokens } from '../read/sampled.ts';
+import type { TopTokens } from '../../../generation/delta.ts';
 import type { Trajectory } from './trajectory.ts';
 
 /**

@@ -1,7 +1,6 @@
 import type { VersionSpan, WeightChange } from '../../../weights/version-spans.ts';
-import { answerValues } from './answer-values.ts';
-import type { Answer } from './read-chat.ts';
-import { Unreadable } from './sampled.ts';
+import { type ChoicesAnswer, readChoices } from '../../../engines/dialects/choices.ts';
+import { jsonStarts } from './read-answer.ts';
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -74,17 +73,17 @@ class ToldTokens {
   }
 
   /** @returns false: they do not say it */
-  add(events: readonly Answer[]): boolean {
-    for (const { choices, usage } of events) {
+  add(events: readonly (ChoicesAnswer | null)[]): boolean {
+    for (const event of events) {
       // SGLang's /generate returns versions itself.
-      if (choices === undefined) return false;
-      for (const choice of choices) {
-        if ((choice.index ?? 0) !== this.#index) continue;
-        if (choice.token_ids) this.count += choice.token_ids.length;
-        else if (usage?.completion_tokens !== undefined) this.count = usage.completion_tokens;
-        else if (hasText(choice.delta) || choice.text) return false;
+      if (event?.hasChoices !== true) return false;
+      for (const choice of event.deltas) {
+        if (choice.index !== this.#index) continue;
+        if (choice.ids() !== null) this.count += choice.idCount();
+        else if (choice.usedTokens !== null) this.count = choice.usedTokens;
+        else if (choice.hasText) return false;
         // The token that ends it may have no text, and no event of its own.
-        if (choice.finish_reason) this.count = this.#total;
+        if (choice.finish !== null) this.count = this.#total;
       }
     }
     this.count = Math.min(this.count, this.#total);
@@ -92,14 +91,8 @@ class ToldTokens {
   }
 }
 
-function eventsOf(bytes: Buffer): readonly Answer[] {
-  try {
-    return answerValues(true, bytes);
-  } catch (error) {
-    if (error instanceof Unreadable) return [];
-    throw error;
-  }
-}
+const eventsOf = (bytes: Buffer): readonly (ChoicesAnswer | null)[] =>
+  jsonStarts(true, bytes).map((start) => readChoices(bytes, start));
 
 /** Where the event ends that has begun by `at`. */
 function eventEnd(bytes: Buffer, at: number): number {
@@ -110,6 +103,3 @@ function eventEnd(bytes: Buffer, at: number): number {
 
 const isBetweenEvents = (bytes: Buffer, at: number): boolean =>
   at === 0 || (bytes[at - 1] === LF && (bytes[at - 2] === LF || (bytes[at - 2] === CR && bytes[at - 3] === LF)));
-
-const hasText = (delta: object | undefined): boolean =>
-  Object.entries(delta ?? {}).some(([name, value]) => name !== 'role' && Boolean(value));

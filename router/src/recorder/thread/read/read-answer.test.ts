@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { AnswerTap, MAX_ANSWER_BYTES } from '../../tap/answer-tap.ts';
 import { readAnswer } from './read-answer.ts';
-import type { CaptureDialect } from '../../shared/read-request.ts';
-import { Unreadable } from './sampled.ts';
+import { dialects } from '../../../engines/dialects/dialects.ts';
+import { Unreadable } from '../../../generation/delta.ts';
+import type { DialectName } from '../../../generation/dialect.ts';
 
 const triples = (from: number, to: number) =>
   Array.from({ length: to - from }, (_, i) => [-(from + i + 1) / 8, from + i, null]);
@@ -35,8 +36,8 @@ const event = (from: number, to: number, more: object = {}, end = false) => ({
 const sse = (...events: (object | string)[]): Buffer =>
   Buffer.from(events.map((one) => `data: ${typeof one === 'string' ? one : JSON.stringify(one)}\n\n`).join(''));
 
-const read = (dialect: CaptureDialect, isStream: boolean, bytes: Buffer) =>
-  readAnswer(dialect, isStream, bytes).map((one) => ({
+const read = (dialect: DialectName, isStream: boolean, bytes: Buffer) =>
+  readAnswer(dialects[dialect], isStream, bytes).map((one) => ({
     ...one,
     text: String(one.text),
     ids: [...one.ids],
@@ -239,7 +240,7 @@ test('an answer beyond the limit is let go', () => {
 test('which routed experts are whose is read where engines say it', () => {
   const mark = (n: number): string => `turnout-experts-${n}`;
   const expertsOf = (dialect: 'generate' | 'completions', isStream: boolean, bytes: Buffer): number[] =>
-    readAnswer(dialect, isStream, bytes).map(({ experts }) => experts);
+    readAnswer(dialects[dialect], isStream, bytes).map(({ experts }) => experts);
   const json = (value: unknown): Buffer => Buffer.from(JSON.stringify(value));
   const withMark = (n: number) => {
     const one = event(0, 4, {}, true);
@@ -368,7 +369,7 @@ test('ids alone, as vLLM answers them: with spans at the end of a choice, and lo
     { version: '8', from: 1, to: 3 },
   ]);
   assert.deepEqual([sampled!.endVersion, sampled!.promptTokens], [null, 2]);
-  assert.equal(readAnswer('inference', true, sse(...events))[0]!.text, null);
+  assert.equal(readAnswer(dialects.inference, true, sse(...events))[0]!.text, null);
   for (const others of [entries(6, 8), entries(6)]) {
     const other = JSON.stringify({ choices: [{ ...last, logprobs: others }] });
     assert.throws(() => read('inference', false, Buffer.from(other)), /logprobs are of other tokens/);

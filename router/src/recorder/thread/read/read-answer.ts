@@ -1,33 +1,83 @@
+import { type ChoicesAnswer, readChoices } from '../../../engines/dialects/choices.ts';
+import type { GenerateDelta } from '../../../engines/dialects/generate.ts';
+import type { Dialect } from '../../../generation/dialect.ts';
+import { type Answer, Unreadable } from '../../../generation/delta.ts';
+import { objectStarts } from '../../../kit/sse.ts';
+import type { TokenPieces } from '../tokens/pieces.ts';
 import { textOf } from './message.ts';
-import { type Answer, readChat } from './read-chat.ts';
-import { answerValues } from './answer-values.ts';
-import { readGenerate, readGenerateEvents } from './read-generate.ts';
-import type { CaptureDialect } from '../../shared/read-request.ts';
+import { type ChatSample, readChat } from './read-chat.ts';
+import { readGenerate } from './read-generate.ts';
 import type { Sampled } from './sampled.ts';
+import { mended } from './truncated-stream.ts';
 
-/** The samples in the response of an engine. Throws `Unreadable`. */
-export function readAnswer(dialect: CaptureDialect, isStream: boolean, bytes: Buffer): Sampled[] {
-  const values = answerValues(isStream, bytes);
-  if (dialect !== 'generate') return readChoices(values, dialect === 'completions');
-  return isStream ? readGenerateEvents(values) : readGenerate(values[0]);
+const LF = 0x0a;
+/** The end of a stream. JSON has no line feeds in texts, so it can't occur in an answer. */
+const DONE = /(^|\n)data: ?\[DONE\]/;
+
+/** Where the JSON of a response begins; of a stream that of each received event. */
+export const jsonStarts = (isStream: boolean, bytes: Buffer): number[] => (isStream ? objectStarts(bytes) : [0]);
+
+/** The values of a response, or of the received events of a stream. Throws `Unreadable`. */
+export function answerValues(isStream: boolean, bytes: Buffer): object[] {
+  return jsonStarts(isStream, bytes).map((start) => {
+    const end = isStream ? bytes.indexOf(LF, start) : bytes.length;
+    let value: unknown;
+    try {
+      value = JSON.parse(bytes.toString('utf8', start, end));
+    } catch (error) {
+      throw new Unreadable((error as Error).message);
+    }
+    if (typeof value !== 'object' || value === null) throw new Unreadable('it is no object');
+    return value;
+  });
 }
 
-/**
- * A complete response of `/v1/completions` with `return_token_ids` (vLLM 0.10 and later, SGLang) or of vLLM's `/inference/v1/generate` (0.32),
- * or the received events of a stream, each with the new tokens. Its choices are those of a chat, with a text, or with ids alone, in place of a
- * message.
- */
-function readChoices(values: readonly Answer[], hasText: boolean): Sampled[] {
-  const events = values.filter(({ choices, error }) => choices !== undefined && error === undefined);
-  if (events.every(({ choices = [] }) => choices.length === 0)) return [];
+/** The samples in the response of an engine. Throws `Unreadable`. */
+export function readAnswer(dialect: Dialect, isStream: boolean, bytes: Buffer): Sampled[] {
+  const answers = jsonStarts(isStream, bytes).map((start): Answer | null => dialect.read(bytes, start));
+  if (!isStream && answers[0] === null) throw new Unreadable('it is no response of ' + dialect.path);
+  if (dialect.name === 'generate')
+    return readGenerate(
+      answers.flatMap((answer) => (answer?.deltas ?? []) as readonly GenerateDelta[]),
+      isStream,
+    );
+  const events = answers.filter((answer) => answer !== null && answer.error === null) as ChoicesAnswer[];
+  if (events.every(({ deltas }) => deltas.length === 0)) return [];
   return readChat(events).map((choice) => {
     const { message, promptIds, isTorn: _, logprobs, ...sample } = choice;
     return {
       ...sample,
-      text: hasText ? Buffer.from(textOf(message.content) ?? '') : null,
+      text: dialect.request.text === null ? null : Buffer.from(textOf(message.content) ?? ''),
       promptTokens: promptIds?.length ?? -1,
       // Not returned if the request does not ask for them.
       logprobs: logprobs?.every(Number.isNaN) === true ? null : logprobs,
     };
   });
+}
+
+/** The received events, or the whole response, of a chat. Events about nothing have no choices. Throws `Unreadable`. */
+export function chatAnswers(isStream: boolean, bytes: Buffer): ChoicesAnswer[] {
+  return jsonStarts(isStream, bytes).map((start) => {
+    const answer = readChoices(bytes, start);
+    if (answer === null) throw new Unreadable('it is no JSON object');
+    return answer;
+  });
+}
+
+/**
+ * The sampled tokens of a chat; of a truncated stream those whose ids are known, perhaps none. Throws `Unreadable`.
+ * @param isLast false: more of the stream is awaited, and choices that have ended are samples now
+ */
+export function readChatAnswer(
+  isStream: boolean,
+  bytes: Buffer,
+  pieces: TokenPieces,
+  isLast = true,
+): readonly ChatSample[] {
+  const answers = chatAnswers(isStream, bytes);
+  const isWhole = !isStream || (DONE.test(bytes.toString('latin1')) && answers.every(({ error }) => error === null));
+  if (isWhole) return readChat(answers);
+  const { answers: left, ends, finished } = mended(answers, pieces, !isLast);
+  if (left.length === 0 && ends.size === 0) return [];
+  return readChat(left, ends).map((sample) => ({ ...sample, isTorn: !finished.has(sample.index) }));
 }

@@ -1,3 +1,4 @@
+import { type TopTokens, Unreadable } from '../../../generation/delta.ts';
 import type { NamedSpans, VersionSpan } from '../../../weights/version-spans.ts';
 
 /** A sample for one prompt, as the engine returned it. */
@@ -23,22 +24,6 @@ export interface Sampled extends NamedSpans {
   /** The likeliest tokens at each position. Left out: not requested. */
   readonly top?: readonly TopTokens[];
 }
-
-/** The likeliest tokens at one position, as the engine returns them. null: the engine names tokens by text, without ids. */
-export type TopTokens = readonly (readonly [logprob: number | null, id: number | null, text: string | null])[];
-
-/**
- * vLLM writes this if it has no logprob of a token, and in place of lower ones (0.32, `ChatCompletionLogProb`): no sampled token is that
- * unlikely.
- */
-const NO_LOGPROB = -9999;
-
-/** A logprob of an engine; NaN: not known. */
-export const logprobOf = (value: number | null | undefined): number =>
-  value === null || value === undefined || value === NO_LOGPROB ? NaN : value;
-
-/** Why a response can't be read. */
-export class Unreadable extends Error {}
 
 /** The ids of an engine. Other JSON values are refused: as ids they would be wrong without notice. */
 export function tokenIds(values: readonly unknown[]): Int32Array {

@@ -1,3 +1,4 @@
+import type { Indexer } from '../../../engines/dialects/generate.ts';
 import type { RoutedExperts, Turn } from '../../shared/turn.ts';
 import { markOf } from '../../shared/experts-cutter.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
@@ -29,8 +30,8 @@ function shaped(tensor: RoutedExperts, layers: number, tokens: number): RoutedEx
   return isWhole ? { ...tensor, shape: [tokens - 1, layers, width] } : tensor;
 }
 
-/** The facts of a sample's sparse attention, which was cut out of `value`. */
-export function indexerOf(value: unknown, layers: unknown): Pick<Sampled, 'indexer'> {
-  const cut = markOf(value);
-  return cut < 0 ? {} : { indexer: { cut, layers: typeof layers === 'number' ? layers : 0 } };
+/** The facts of a sample's sparse attention, which was cut out of the response. */
+export function indexerOf(indexer: Indexer | null): Pick<Sampled, 'indexer'> {
+  const cut = markOf(indexer?.value);
+  return cut < 0 ? {} : { indexer: { cut, layers: indexer!.layers ?? 0 } };
 }

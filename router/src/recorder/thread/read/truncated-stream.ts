@@ -1,5 +1,5 @@
+import { type ChoiceDelta, ChoicesAnswer } from '../../../engines/dialects/choices.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
-import type { Answer, Choice } from './read-chat.ts';
 
 /** A choice of a truncated stream. */
 interface Torn {
@@ -11,8 +11,8 @@ interface Torn {
   isOver: boolean;
   /** Text came without tokens, which come with the next event. */
   isAhead: boolean;
-  /** The id of the last token that is known; -1: none is. */
-  lastId: number;
+  /** The id of the last token that is known. */
+  lastId: number | null;
   /** The event with its finish reason came, and it was not aborted. */
   hasEnded: boolean;
   /** The ids of all its tokens are known. */
@@ -23,7 +23,9 @@ interface Torn {
 
 /** A truncated stream, converted to one that ended there. */
 interface Mended {
-  readonly values: readonly Answer[];
+  readonly answers: readonly ChoicesAnswer[];
+  /** The finish reasons of choices, in place of the engine's. */
+  readonly ends: ReadonlyMap<number, string>;
   /** Choices that ended by themselves, with known, or assumed, ids of all tokens. */
   readonly finished: ReadonlySet<number>;
 }
@@ -36,31 +38,32 @@ interface Mended {
  * may have been left out.
  * @param mayAssume the ids are still awaited: until then a choice is taken to have ended with the token after the known ones
  */
-export function mended(values: readonly Answer[], pieces: TokenPieces, mayAssume: boolean): Mended {
-  const broken = values.findIndex(({ error }) => error !== undefined);
-  const came = broken < 0 ? values : values.slice(0, broken);
+export function mended(answers: readonly ChoicesAnswer[], pieces: TokenPieces, mayAssume: boolean): Mended {
+  const broken = answers.findIndex(({ error }) => error !== null);
+  const came = broken < 0 ? answers : answers.slice(0, broken);
   // All ids have come; only the end of the stream is missing.
-  if (came.some(({ sglext }) => sglext?.output_ids !== undefined)) {
-    const all = came.flatMap(({ choices }) => choices ?? []).map(({ index = 0 }) => index);
-    return { values: came, finished: new Set(all) };
+  if (came.some((answer) => answer.outputIds() !== null)) {
+    const all = came.flatMap(({ deltas }) => deltas).map(({ index }) => index);
+    return { answers: came, ends: new Map(), finished: new Set(all) };
   }
   const known = new Map<number, Torn>();
-  const told = came.map((answer, at) => ({
-    ...answer,
-    choices: (answer.choices ?? []).map((choice) => withIds(choice, at, answer, known, { pieces, mayAssume })),
-  }));
-  const left: Answer[] = told.map((answer, at) => ({
-    ...answer,
-    choices: answer.choices.filter(({ index = 0 }) => at <= known.get(index)!.last),
-  }));
+  const named = came.map(({ deltas }, at) => deltas.map((choice) => withIds(choice, at, known, { pieces, mayAssume })));
+  const left = came.map(
+    ({ json }, at) =>
+      new ChoicesAnswer(
+        json,
+        named[at]!.filter(({ index }) => at <= known.get(index)!.last),
+      ),
+  );
   const finished = new Set<number>();
+  const ends = new Map<number, string>();
   for (const [index, { hasEnded, count, isFinished, isAssumed }] of known) {
     if (isFinished) finished.add(index);
-    if (hasEnded && (isAssumed || !isFinished)) left.push({ choices: [{ index, token_ids: [], finish_reason: '' }] });
-    else if (!isFinished && count > 0) left.push({ choices: [{ index, delta: {}, finish_reason: 'abort' }] });
+    if (hasEnded && (isAssumed || !isFinished)) ends.set(index, '');
+    else if (!isFinished && count > 0) ends.set(index, 'abort');
   }
   const isAny = [...known.values()].some(({ count, hasEnded }) => count > 0 || hasEnded);
-  return { values: isAny ? left : [], finished };
+  return { answers: isAny ? left : [], ends: isAny ? ends : new Map(), finished };
 }
 
 interface Reading {
@@ -70,29 +73,30 @@ interface Reading {
 
 /** @returns the choice with the ids of its tokens, if they are known */
 function withIds(
-  choice: Choice,
+  choice: ChoiceDelta,
   at: number,
-  { usage }: Answer,
   known: Map<number, Torn>,
   { pieces, mayAssume }: Reading,
-): Choice {
-  const { index = 0, token_ids: given, finish_reason: reason } = choice;
+): ChoiceDelta {
+  const { index, finish } = choice;
   let torn = known.get(index);
   if (torn === undefined) {
-    const none = { count: 0, last: -1, lastId: -1, isOver: false, isAhead: false };
+    const none = { count: 0, last: -1, lastId: null, isOver: false, isAhead: false };
     known.set(index, (torn = { ...none, hasEnded: false, isFinished: false, isAssumed: false }));
   }
-  torn.hasEnded ||= typeof reason === 'string' && reason !== 'abort';
-  const hasTokens = given ? given.length > 0 : (choice.logprobs?.content?.length ?? 0) > 0;
+  torn.hasEnded ||= finish !== null && finish !== 'abort';
+  const given = choice.ids();
+  const tokenBytes = choice.tokenBytes();
+  const hasTokens = given === null ? tokenBytes.length > 0 : given.length > 0;
   if (torn.isOver) return choice;
   if (!hasTokens) {
-    if (typeof reason === 'string') return ended(choice, at, torn, mayAssume);
-    torn.isAhead ||= Object.entries(choice.delta ?? {}).some(([name, value]) => name !== 'role' && Boolean(value));
+    if (finish !== null) return ended(choice, at, torn, mayAssume);
+    torn.isAhead ||= choice.hasText;
     return choice;
   }
-  const ids = given ?? idsOf(choice, pieces);
+  const ids = given ?? idsOf(tokenBytes, pieces);
   const count = torn.count + (ids?.length ?? 0);
-  if (ids === null || (!given && usage?.completion_tokens !== count)) {
+  if (ids === null || (given === null && choice.usedTokens !== count)) {
     torn.isOver = true;
     return choice;
   }
@@ -100,29 +104,29 @@ function withIds(
   torn.count = count;
   torn.last = at;
   torn.lastId = ids.at(-1) ?? torn.lastId;
-  torn.isFinished = typeof reason === 'string';
-  return { ...choice, token_ids: ids };
+  torn.isFinished = finish !== null;
+  return choice.withIds(ids);
 }
 
 /** The event with the finish reason of a choice, without text (SGLang). The ids of a stop text come later, with all ids. */
-function ended(choice: Choice, at: number, torn: Torn, mayAssume: boolean): Choice {
-  const { token_ids: given, finish_reason: reason, matched_stop: stop } = choice;
+function ended(choice: ChoiceDelta, at: number, torn: Torn, mayAssume: boolean): ChoiceDelta {
+  const { finish, stop } = choice;
   const isNamed = typeof stop === 'number';
-  const isKnown = Boolean(given) || (isNamed && torn.lastId === stop);
-  if (torn.isAhead || (!isKnown && !(mayAssume && (isNamed || reason === 'length')))) return choice;
+  const isKnown = choice.ids() !== null || (isNamed && torn.lastId === stop);
+  if (torn.isAhead || (!isKnown && !(mayAssume && (isNamed || finish === 'length')))) return choice;
   torn.last = at;
   torn.isFinished = true;
   torn.isAssumed = !isKnown;
   if (isKnown || !isNamed) return choice;
   torn.count++;
-  return { ...choice, token_ids: [stop] };
+  return choice.withIds([stop]);
 }
 
-/** By the bytes of its tokens; null: one of them is not known. */
-function idsOf({ logprobs }: Choice, pieces: TokenPieces): number[] | null {
+/** null: one of the tokens is not known. */
+function idsOf(tokens: readonly (readonly number[] | null)[], pieces: TokenPieces): number[] | null {
   const ids: number[] = [];
-  for (const { bytes } of logprobs?.content ?? []) {
-    const id = bytes ? pieces.idOf(Buffer.from(bytes)) : null;
+  for (const bytes of tokens) {
+    const id = bytes === null ? null : pieces.idOf(Buffer.from(bytes));
     if (id === null) return null;
     ids.push(id);
   }

@@ -1,8 +1,8 @@
 import { JsonEdit } from '../kit/json-edit.ts';
 import { MemberFinder, scanItems } from '../kit/json-scan.ts';
-import { joinedExperts } from './experts.ts';
-import type { WrittenSpan } from '../weights/version-spans.ts';
-import type { Rule, Rules } from './rules.ts';
+import type { NamedSpan } from './delta.ts';
+import { joinedExperts } from './join-experts.ts';
+import type { Rule, Rules } from './join-rules.ts';
 
 /** How an answer, or an event of a stream, is made that of a whole generation. */
 export interface Joining {
@@ -14,7 +14,7 @@ export interface Joining {
   readonly isDelta: boolean;
   /** Code points of text before this part. */
   readonly textLength: number;
-  readonly spans: readonly WrittenSpan[];
+  readonly spans: readonly NamedSpan[];
   /** Tokens of the prompt; 0: not known. */
   readonly promptTokens: number;
   /** All sampled tokens, of this part too, for a response that lists all of them. */
@@ -153,7 +153,7 @@ class Joiner {
   #spans(start: number, end: number): true {
     const { offset, spans } = this.#joining;
     if (this.#bytes[start] !== OPENING_BRACKET || offset === 0) return true;
-    const own = JSON.parse(this.#bytes.toString('utf8', start, end)) as WrittenSpan[];
+    const own = JSON.parse(this.#bytes.toString('utf8', start, end)) as NamedSpan[];
     return this.#set(start, end, JSON.stringify(joinedSpans(spans, own, offset)));
   }
 
@@ -192,12 +192,8 @@ function concatenated(before: Buffer, after: Buffer): Buffer {
 const isEmpty = (list: Buffer): boolean => list.subarray(1, -1).toString('latin1').trim() === '';
 
 /** The spans of all parts; neighbours of one version are one span, as an engine writes them. */
-export function joinedSpans(
-  before: readonly WrittenSpan[],
-  own: readonly WrittenSpan[],
-  offset: number,
-): WrittenSpan[] {
-  const joined: WrittenSpan[] = [];
+export function joinedSpans(before: readonly NamedSpan[], own: readonly NamedSpan[], offset: number): NamedSpan[] {
+  const joined: NamedSpan[] = [];
   const moved = own.map(({ version, start, end }) => ({ version, start: start + offset, end: end + offset }));
   for (const span of [...before, ...moved]) {
     const last = joined.at(-1);

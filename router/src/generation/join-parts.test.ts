@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Joining, joinParts, joinedSpans } from './join-parts.ts';
-import { joinedExperts } from './experts.ts';
-import { rulesOf } from './rules.ts';
+import { completions } from '../engines/dialects/completions.ts';
+import { joinedExperts } from './join-experts.ts';
 
 const WHOLE: Joining = {
   offset: 2,
@@ -56,7 +56,7 @@ test('two whole answers of /v1/completions are one', () => {
     big: 1,
   };
   const bytes = Buffer.from(JSON.stringify(second).replace('"big":1', '"big":9007199254740993'));
-  const made = joinParts(bytes, 0, rulesOf.completions, { ...WHOLE, first: text(first), textLength: 3 }).toString();
+  const made = joinParts(bytes, 0, completions.joins, { ...WHOLE, first: text(first), textLength: 3 }).toString();
   assert.ok(made.includes('"big":9007199254740993'), 'numbers keep their digits');
   assert.deepEqual(JSON.parse(made), {
     ...second,
@@ -85,18 +85,18 @@ test('ids that only the router asked for are hidden as each engine would not hav
   const hides = { ...WHOLE, offset: 0, hidesIds: true };
   const vllm = text({ choices: [{ stop_reason: null, prompt_token_ids: [1], token_ids: [2], text: '' }] });
   assert.equal(
-    joinParts(vllm, 0, rulesOf.completions, hides).toString(),
+    joinParts(vllm, 0, completions.joins, hides).toString(),
     '{"choices":[{"stop_reason":null,"prompt_token_ids":null,"token_ids":null,"text":""}]}',
   );
   const sglang = text({ choices: [{ matched_stop: null, token_ids: [2], prompt_token_ids: [1] }] });
-  assert.equal(joinParts(sglang, 0, rulesOf.completions, hides).toString(), '{"choices":[{"matched_stop":null}]}');
+  assert.equal(joinParts(sglang, 0, completions.joins, hides).toString(), '{"choices":[{"matched_stop":null}]}');
 });
 
 test('the ids of a prompt and of all its parts are listed once', () => {
   const first = text({ sglext: { input_ids: [1, 2, 3] } });
   const second = text({ choices: [], sglext: { output_ids: [[9]], input_ids: [1, 2, 3, 7, 8] } });
   assert.equal(
-    joinParts(second, 0, rulesOf.completions, { ...WHOLE, first }).toString(),
+    joinParts(second, 0, completions.joins, { ...WHOLE, first }).toString(),
     '{"choices":[],"sglext":{"output_ids":[[7,8,9]],"input_ids":[1,2,3]}}',
   );
 });

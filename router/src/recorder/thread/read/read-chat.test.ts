@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { letterOfByte } from '../../../kit/byte-letters.ts';
 import { TokenPieces } from '../tokens/pieces.ts';
-import { readAnswer } from './read-chat-answer.ts';
+import { readChatAnswer } from './read-answer.ts';
 
 /** Bytes are their own ids; behind them a word, one that is there twice, and a special token. */
 const pieces = new TokenPieces({
@@ -38,7 +38,7 @@ const idsEvent = (...ids: readonly number[]): object => ({ choices: [], sglext: 
 const stream = (...events: readonly object[]): string =>
   events.map((value) => `data: ${JSON.stringify(value)}\n\n`).join('');
 const read = (text: string, isLast = true) =>
-  readAnswer(true, Buffer.from(text), pieces, isLast).map(({ ids, logprobs, message, finishReason, isTorn }) => ({
+  readChatAnswer(true, Buffer.from(text), pieces, isLast).map(({ ids, logprobs, message, finishReason, isTorn }) => ({
     ids: [...ids],
     logprobs: logprobs === null ? null : [...logprobs],
     content: message.content,

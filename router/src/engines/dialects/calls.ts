@@ -1,5 +1,8 @@
-import { MESSAGES_PATH } from '../../shared/chat-request.ts';
-import { logprobOf } from './sampled.ts';
+import { logprobOf } from '../../generation/delta.ts';
+
+export const CHAT_PATH = '/v1/chat/completions';
+export const MESSAGES_PATH = '/v1/messages';
+export const RESPONSES_PATH = '/v1/responses';
 
 /** The contents of a response of `/v1/messages` or `/v1/responses`. */
 export interface CallAnswer {

@@ -1,0 +1,15 @@
+import type { Dialect, DialectName } from '../../generation/dialect.ts';
+import { completions } from './completions.ts';
+import { generate } from './generate.ts';
+import { inference } from './inference.ts';
+
+/** The APIs whose requests have a prompt of text or ids, and whose responses have sampled tokens. */
+export const dialects: Readonly<Record<DialectName, Dialect>> = { generate, completions, inference };
+
+const byPath = new Map(Object.values(dialects).map((dialect) => [dialect.path, dialect]));
+
+/** @param target path and query @returns null: its responses are not understood */
+export function dialectOf(target: string): Dialect | null {
+  const query = target.indexOf('?');
+  return byPath.get(query < 0 ? target : target.slice(0, query)) ?? null;
+}

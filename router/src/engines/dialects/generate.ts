@@ -1,0 +1,187 @@
+import type { Answer, Delta, NamedSpan, PromptToken, TopTokens } from '../../generation/delta.ts';
+import { spansOf, textOf, versionOf } from '../../generation/delta.ts';
+import type { Dialect } from '../../generation/dialect.ts';
+import { Json } from '../../kit/json-members.ts';
+
+/** A token with its logprob. */
+type Triple = readonly [logprob: number | null, id: number, text?: string | null];
+
+/** The tokens that sparse attention looked at. */
+export interface Indexer {
+  readonly value: unknown;
+  /** null: not returned. */
+  readonly layers: number | null;
+}
+
+/** A response of SGLang's `/generate` (0.5.23), or an event of its stream; in a chat, a choice with `meta_info`, which has the same members. */
+export class GenerateDelta implements Delta {
+  readonly index: number;
+  readonly finish: string | null;
+  readonly stop: string | number | null;
+  readonly count: number | null;
+  readonly text: Delta['text'];
+  readonly textBytes: number | null;
+  readonly endsInSpace: boolean;
+  /** What the engine says beside the tokens: its `meta_info`. */
+  readonly info: Json;
+  readonly #answer: Json;
+
+  /** @param position of the response in its list; null: its own index counts */
+  constructor(answer: Json, info: Json, position: number | null) {
+    this.#answer = answer;
+    this.info = info;
+    this.index = position ?? answer.get('index')?.number() ?? 0;
+    const reason = info.get('finish_reason');
+    this.finish = reason?.get('type')?.text() || null;
+    this.stop = stopOf(reason?.get('matched') ?? null);
+    this.count = info.get('completion_tokens')?.number() ?? null;
+    const text = textOf(answer.get('text'));
+    this.text = text.text;
+    this.textBytes = text.textBytes;
+    this.endsInSpace = text.endsInSpace;
+  }
+
+  get version(): string | null {
+    return versionOf(this.info.get('weight_version'));
+  }
+
+  /** Releases before 0.5 have ids only beside the logprobs. */
+  ids(): readonly number[] | null {
+    const ids = this.#answer.get('output_ids')?.valueIfAny() as readonly number[] | undefined;
+    return ids ?? this.triples()?.map(([, id]) => id) ?? null;
+  }
+
+  idCount(): number {
+    return (this.#answer.get('output_ids') ?? this.info.get('output_token_logprobs'))?.count() ?? 0;
+  }
+
+  get hasLogprobs(): boolean {
+    return this.info.get('output_token_logprobs') !== null;
+  }
+
+  /** The sampled tokens with their logprobs; null: not returned. */
+  triples(): readonly Triple[] | null {
+    return triplesOf(this.info, 'output_token_logprobs');
+  }
+
+  logprobs(): readonly (number | null)[] | null {
+    return this.triples()?.map(([logprob]) => logprob) ?? null;
+  }
+
+  top(): readonly TopTokens[] | null {
+    return topOf(this.info, 'output_top_logprobs');
+  }
+
+  promptIds(): null {
+    return null;
+  }
+
+  spans(): readonly NamedSpan[] {
+    return spansOf(this.info.get('weight_versions'));
+  }
+
+  experts(): unknown {
+    return this.info.get('routed_experts')?.valueIfAny() ?? null;
+  }
+
+  /** What sparse attention looked at, and in how many layers; null: not returned. */
+  get indexer(): Indexer | null {
+    return indexerOf(this.info.get('indexer_topk'), this.info);
+  }
+
+  get promptTokens(): number | null {
+    return this.info.get('prompt_tokens')?.number() ?? null;
+  }
+
+  get cachedTokens(): number | null {
+    return this.info.get('cached_tokens')?.number() ?? null;
+  }
+
+  get failure(): NonNullable<Delta['failure']> {
+    const reason = this.info.get('finish_reason');
+    return { message: reason?.get('message')?.text() ?? '', status: reason?.get('status_code')?.number() ?? null };
+  }
+}
+
+function read(bytes: Buffer, start: number): Answer | null {
+  const list = new Json(bytes, start, bytes.length);
+  const answers = list.isList ? list.items() : [Json.object(bytes, start)];
+  const deltas = answers.flatMap((answer, position) => {
+    const info = answer?.get('meta_info') ?? null;
+    return info === null ? [] : [new GenerateDelta(answer!, info, list.isList ? position : null)];
+  });
+  const error = answers[0] ? errorOf(answers[0]) : null;
+  if (deltas.length === 0 && !list.isList && error === null) return null;
+  return {
+    error,
+    deltas: error === null ? deltas : [],
+    cachedTokens: deltas[0]?.cachedTokens ?? null,
+    promptLogprobs: () => promptLogprobsOf(deltas[0]?.info ?? null),
+  };
+}
+
+/** SGLang's own API (0.5.23). In joined responses, members that the router does not know stay those of the last part. */
+export const generate: Dialect = {
+  name: 'generate',
+  path: '/generate',
+  request: {
+    ids: 'input_ids',
+    text: 'text',
+    params: 'sampling_params',
+    limit: 'max_new_tokens',
+    least: 'min_new_tokens',
+    defaultLimit: 128,
+    asksForIds: null,
+    // The scores of the prompt come with the first part; those of sampled tokens would be among them later.
+    promptScores: { logprob_start_len: '-1' },
+  },
+  joins: {
+    text: 'text',
+    output_ids: 'list',
+    meta_info: {
+      id: 'first',
+      finish_reason: 'finish',
+      prompt_tokens: 'prompt',
+      completion_tokens: 'count',
+      cached_tokens: 'cached',
+      cached_tokens_details: 'first',
+      input_token_logprobs: 'first',
+      input_top_logprobs: 'first',
+      input_token_ids_logprobs: 'first',
+      output_token_logprobs: 'list',
+      output_token_logprobs_length: 'count',
+      output_top_logprobs: 'list',
+      output_token_ids_logprobs: 'list',
+      weight_versions: 'spans',
+      routed_experts: 'experts',
+    },
+  },
+  read,
+};
+
+/** @returns the status of an engine's error; 0: it has none. null: no error */
+export function errorOf(answer: Json): number | null {
+  const error = answer.get('error');
+  return error === null ? null : (error.get('code')?.number() ?? 0);
+}
+
+export const indexerOf = (value: Json | null, info: Json | null): Indexer | null =>
+  value === null ? null : { value: value.valueIfAny(), layers: info?.get('indexer_topk_num_layers')?.number() ?? null };
+
+/** The stop string, or the id of the stop token, that ended a choice. */
+export const stopOf = (json: Json | null): string | number | null => json?.text() ?? json?.number() ?? null;
+
+const triplesOf = (info: Json, name: string): readonly Triple[] | null =>
+  (info.get(name)?.valueIfAny() as readonly Triple[] | undefined) ?? null;
+
+/** A row for each position: the likeliest tokens there. */
+function topOf(info: Json, name: string): readonly TopTokens[] | null {
+  const rows = info.get(name)?.valueIfAny() as readonly (readonly Triple[] | null)[] | undefined;
+  return rows?.map((row) => (row ?? []).map(([logprob, id, text = null]) => [logprob, id, text] as const)) ?? null;
+}
+
+function promptLogprobsOf(info: Json | null): readonly PromptToken[] | null {
+  const own = info === null ? null : triplesOf(info, 'input_token_logprobs');
+  const top = info === null ? null : topOf(info, 'input_top_logprobs');
+  return own?.map(([logprob], i) => ({ logprob, top: top?.[i] ?? [] })) ?? null;
+}

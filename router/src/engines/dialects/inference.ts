@@ -1,0 +1,34 @@
+import type { Dialect } from '../../generation/dialect.ts';
+import { usageRules } from '../../generation/join-rules.ts';
+import { readChoices } from './choices.ts';
+
+/** vLLM's own API (0.33): token ids in and token ids out. */
+export const inference: Dialect = {
+  name: 'inference',
+  path: '/inference/v1/generate',
+  request: {
+    ids: 'token_ids',
+    text: null,
+    params: 'sampling_params',
+    limit: 'max_tokens',
+    least: 'min_tokens',
+    defaultLimit: 16,
+    asksForIds: null,
+    promptScores: { prompt_logprobs: 'null' },
+  },
+  joins: {
+    request_id: 'first',
+    created: 'first',
+    prompt_token_ids: 'once',
+    prompt_logprobs: 'first',
+    choices: {
+      finish_reason: 'finish',
+      token_ids: 'list',
+      logprobs: { content: 'list' },
+      weight_versions: 'spans',
+      routed_experts: 'experts',
+    },
+    usage: usageRules,
+  },
+  read: readChoices,
+};

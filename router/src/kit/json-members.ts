@@ -1,0 +1,160 @@
+import { type MemberPlace } from './json-edit.ts';
+import { keyIs, readScalarText, readString, scanItems, scanMembers } from './json-scan.ts';
+
+const QUOTE = 0x22;
+const COMMA = 0x2c;
+const OPEN_ARRAY = 0x5b;
+const OPEN_OBJECT = 0x7b;
+const SPACE = 0x20;
+/** The first byte of `null`. */
+const N = 0x6e;
+
+/** No engine and no client writes an object with so many members: it is treated as unreadable, which bounds the index. */
+const MAX_MEMBERS = 4_096;
+/** Numbers of a member in the index: its key without quotes, and its value. */
+const WIDTH = 4;
+
+/**
+ * A JSON value in its bytes. Nothing is decoded until it is asked for, so numbers keep all their digits, and a value of megabytes costs a scan.
+ * A member that is absent, and one that is `null`, are null; of several members with one name the last counts, as for JSON.parse.
+ */
+export class Json {
+  readonly bytes: Buffer;
+  readonly start: number;
+  readonly end: number;
+  /** null: the members are not scanned yet. */
+  #index: number[] | null = null;
+
+  constructor(bytes: Buffer, start: number, end: number) {
+    this.bytes = bytes;
+    this.start = start;
+    this.end = end;
+  }
+
+  /**
+   * The object at `start`, or after white space there.
+   * @returns null: there is no whole object with at most 4,096 members
+   */
+  static object(bytes: Buffer, start = 0, end = bytes.length): Json | null {
+    const index: number[] = [];
+    const after = scanMembers(bytes, start, end, (keyStart, keyEnd, valueStart, valueEnd) => {
+      index.push(keyStart, keyEnd, valueStart, valueEnd);
+      return index.length < WIDTH * MAX_MEMBERS;
+    });
+    if (after < 0 || index.length >= WIDTH * MAX_MEMBERS) return null;
+    const object = new Json(bytes, start, after);
+    object.#index = index;
+    return object;
+  }
+
+  get isObject(): boolean {
+    return this.bytes[this.start] === OPEN_OBJECT;
+  }
+
+  get isList(): boolean {
+    return this.bytes[this.start] === OPEN_ARRAY;
+  }
+
+  get isText(): boolean {
+    return this.bytes[this.start] === QUOTE;
+  }
+
+  /** Where a member is, even if its value is `null`; null: it is absent. */
+  place(name: string): MemberPlace | null {
+    const index = this.#members();
+    for (let i = index.length - WIDTH; i >= 0; i -= WIDTH) {
+      if (!keyIs(this.bytes, index[i]!, index[i + 1]!, name)) continue;
+      return { from: index[i]! - 1, valueStart: index[i + 2]!, to: index[i + 3]! };
+    }
+    return null;
+  }
+
+  /** The value of a member. */
+  get(name: string): Json | null {
+    const index = this.#members();
+    for (let i = index.length - WIDTH; i >= 0; i -= WIDTH) {
+      if (!keyIs(this.bytes, index[i]!, index[i + 1]!, name)) continue;
+      const start = index[i + 2]!;
+      return this.bytes[start] === N ? null : new Json(this.bytes, start, index[i + 3]!);
+    }
+    return null;
+  }
+
+  /** True if there are several members with this name. */
+  repeats(name: string): boolean {
+    const index = this.#members();
+    let count = 0;
+    for (let i = 0; i < index.length; i += WIDTH) if (keyIs(this.bytes, index[i]!, index[i + 1]!, name)) count++;
+    return count > 1;
+  }
+
+  /** The items of a list; empty where the value is none. */
+  items(): Json[] {
+    const items: Json[] = [];
+    scanItems(this.bytes, this.start, this.end, (start, end) => void items.push(new Json(this.bytes, start, end)));
+    return items;
+  }
+
+  /** The first item of a list; null: there is none, or it is `null`. */
+  first(): Json | null {
+    let first: Json | null = null;
+    scanItems(this.bytes, this.start, this.end, (start, end) => {
+      if (this.bytes[start] !== N) first = new Json(this.bytes, start, end);
+      return false;
+    });
+    return first;
+  }
+
+  /** The number of items of a list of numbers, without reading them. */
+  count(): number {
+    const { bytes, end } = this;
+    let commas = 0;
+    for (let at = bytes.indexOf(COMMA, this.start); at >= 0 && at < end; at = bytes.indexOf(COMMA, at + 1)) commas++;
+    return commas > 0 || bytes.subarray(this.start + 1, end - 1).some((byte) => byte > SPACE) ? commas + 1 : 0;
+  }
+
+  /** The value, decoded. Throws SyntaxError where it is no JSON. */
+  value(): unknown {
+    return JSON.parse(this.bytes.toString('utf8', this.start, this.end));
+  }
+
+  /** The value, decoded; undefined: it is no JSON. */
+  valueIfAny(): unknown {
+    try {
+      return this.value();
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** The text of a string; null: it is no string. */
+  text(): string | null {
+    return readString(this.bytes, this.start, this.end);
+  }
+
+  /** A string decoded; a number, `true` or `false` as it is written; null for the rest. */
+  scalar(): string | null {
+    return readScalarText(this.bytes, this.start, this.end);
+  }
+
+  /** null: it is no number. */
+  number(): number | null {
+    const text = this.isText ? null : this.scalar();
+    return text === null || text === 'true' || text === 'false' ? null : Number(text);
+  }
+
+  get isTrue(): boolean {
+    return !this.isText && this.scalar() === 'true';
+  }
+
+  /** The bytes of the value: the memory is shared. */
+  raw(): Buffer {
+    return this.bytes.subarray(this.start, this.end);
+  }
+
+  #members(): readonly number[] {
+    if (this.#index !== null) return this.#index;
+    const object = this.isObject ? Json.object(this.bytes, this.start, this.end) : null;
+    return (this.#index = object === null ? [] : object.#index!);
+  }
+}
