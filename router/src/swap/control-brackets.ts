@@ -1,23 +1,10 @@
 import { controlOf } from '../engines/controls.ts';
 import { engines } from '../engines/engines.ts';
 import { UNSET } from '../engines/weight-label.ts';
-import type { LoadStage } from '../weights/engine-weights.ts';
-import type { VersionLabels } from '../weights/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { ControlHook } from '../forward/control/fan-out.ts';
-import type { Logger } from '../observe/log.ts';
+import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
-import type { Gate } from './gate.ts';
-
-export interface ControlBracketsParts {
-  readonly gate: Gate;
-  readonly labels: VersionLabels;
-  readonly log: Logger;
-  readonly timeoutMs: () => number;
-  readonly find: (worker: Worker) => SwapEngine | undefined;
-  readonly onChanged: (engine: SwapEngine) => void;
-  readonly onLoad: (engine: SwapEngine, stage: LoadStage) => void;
-}
 
 /** How often paused engines are asked whether they run again: their trainer may resume them past the router. */
 const LOOK_MS = 1_000;
@@ -27,12 +14,12 @@ const LOOK_MS = 1_000;
  * snapshot is what the engines report at the end. There is no time limit: a training step may take an hour.
  */
 export class ControlBrackets implements ControlHook {
-  readonly #parts: ControlBracketsParts;
+  readonly #table: EngineTable;
   readonly #held = new Set<SwapEngine>();
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(parts: ControlBracketsParts) {
-    this.#parts = parts;
+  constructor(table: EngineTable) {
+    this.#table = table;
   }
 
   async before(path: string, workers: readonly Worker[]): Promise<void> {
@@ -57,7 +44,7 @@ export class ControlBrackets implements ControlHook {
     const updated = [...done, ...failed].flatMap((worker) => this.#free(worker) ?? []);
     await Promise.all(updated.map((engine) => this.#read(engine)));
     for (const worker of [...done, ...failed]) {
-      const engine = this.#parts.find(worker);
+      const engine = this.#table.find(worker);
       if (engine !== undefined && engine.updates > 0) engine.updates--;
     }
   }
@@ -68,13 +55,13 @@ export class ControlBrackets implements ControlHook {
 
   /** The engine, unless a swap of the router is at work there or it is held already. */
   #free(worker: Worker): SwapEngine | null {
-    const engine = this.#parts.find(worker);
+    const engine = this.#table.find(worker);
     if (engine === undefined || engine.isHeldByTrainer || engine.swap?.isRunning === true) return null;
     return engine.phase === 'serving' ? engine : null;
   }
 
   #heldOf(workers: readonly Worker[]): SwapEngine[] {
-    const found = new Set(workers.map((worker) => this.#parts.find(worker)));
+    const found = new Set(workers.map((worker) => this.#table.find(worker)));
     return [...this.#held].filter((engine) => found.has(engine));
   }
 
@@ -84,18 +71,18 @@ export class ControlBrackets implements ControlHook {
     engine.isHeldByTrainer = true;
     engine.setInSwap(true);
     this.#held.add(engine);
-    this.#parts.onLoad(engine, 'paused');
+    this.#table.loads(engine, 'paused');
     engine.set.hold();
-    this.#parts.gate.close(engine.url, 'hold');
+    this.#table.parts.gate.close(engine.url, 'hold');
     this.#timer ??= setInterval(() => void this.#look(), LOOK_MS).unref();
   }
 
   #end(engine: SwapEngine): void {
     if (!this.#held.delete(engine)) return;
-    this.#parts.onLoad(engine, 'over');
+    this.#table.loads(engine, 'over');
     engine.isHeldByTrainer = false;
     engine.setInSwap(false);
-    this.#parts.gate.open(engine.url);
+    this.#table.parts.gate.open(engine.url);
     if ([...this.#held].every(({ set }) => set !== engine.set)) engine.set.release();
     if (this.#held.size > 0 || this.#timer === null) return;
     clearInterval(this.#timer);
@@ -105,19 +92,19 @@ export class ControlBrackets implements ControlHook {
   /** What the engine reports now is its snapshot. */
   async #read(engine: SwapEngine): Promise<void> {
     if (hasChanged(engine)) return;
-    if (engine.isHeldByTrainer) this.#parts.onLoad(engine, 'loaded');
-    const name = await this.#parts.labels.nameOf(engine.worker);
+    if (engine.isHeldByTrainer) this.#table.loads(engine, 'loaded');
+    const name = await this.#table.parts.labels.nameOf(engine.worker);
     if (name === null || name === UNSET || name === engine.snapshot) return;
     engine.set.moved(engine, name);
-    this.#parts.log.info({ worker: engine.url, snapshot: name }, 'a trainer has replaced the weights of an engine');
-    this.#parts.onChanged(engine);
+    this.#table.parts.log.info({ worker: engine.url, snapshot: name }, 'a trainer has replaced the weights of an engine');
+    this.#table.changed(engine);
   }
 
   async #look(): Promise<void> {
     await Promise.all(
       Array.from(this.#held, async (engine) => {
         if (hasChanged(engine)) return this.#end(engine);
-        const ask = engine.worker.asker(this.#parts.timeoutMs());
+        const ask = engine.worker.asker(this.#table.timeoutMs);
         const { isPaused, mayBePaused } = await engines[engine.kind!].readSigns(ask);
         if (isPaused === true || mayBePaused || (isPaused === null && engine.kind === 'vllm')) return;
         await this.#read(engine);

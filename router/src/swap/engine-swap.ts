@@ -9,11 +9,8 @@ import {
 } from '../engines/weights.ts';
 import { UNSET } from '../engines/weight-label.ts';
 import type { EngineLabel } from '../weights/engine-label.ts';
-import type { Pauses } from '../fleet/pauses.ts';
-import type { VersionLabels } from '../weights/version-labels.ts';
+import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
-import type { Gate } from './gate.ts';
-import type { Idle } from './idle.ts';
 import { loadCalls } from './load-calls.ts';
 import { type SwapEffect, type SwapEvent, type SwapState, type Transition, next, planned } from './plan.ts';
 
@@ -38,24 +35,6 @@ export interface SwapOrder {
   readonly hasTarget: boolean;
 }
 
-export interface EngineSwapParts {
-  readonly gate: Gate;
-  readonly idle: Idle;
-  readonly labels: VersionLabels;
-  readonly pauses: Pauses;
-  readonly loadTimeoutMs: () => number;
-  /** The engine lists other models now. */
-  readonly readModels: (engine: SwapEngine) => Promise<void>;
-  /** The engine now has these weights, and does not generate with them yet. */
-  readonly onHolds: (engine: SwapEngine, snapshot: LoadableSnapshot, swap: EngineSwap) => void;
-  /** The engine may get requests, as its weights are known. */
-  readonly onOpen: (engine: SwapEngine, swap: EngineSwap) => void;
-  /** The engine's weights are not known. */
-  readonly onUnknown: (engine: SwapEngine, swap: EngineSwap) => void;
-  /** The stage has changed. */
-  readonly onStage: (engine: SwapEngine, swap: EngineSwap) => void;
-}
-
 /** An engine stops or resumes between two steps. */
 const STEP_TIMEOUT_MS = 30_000;
 
@@ -68,7 +47,7 @@ export class EngineSwap {
   /** Resolves when the engine is paused for a trainer, or the swap is over. */
   readonly ready: Promise<void>;
   readonly #engine: SwapEngine;
-  readonly #parts: EngineSwapParts;
+  readonly #table: EngineTable;
   readonly #overNow = Promise.withResolvers<void>();
   readonly #readyNow = Promise.withResolvers<void>();
   #timer: NodeJS.Timeout | null = null;
@@ -77,9 +56,9 @@ export class EngineSwap {
   /** The engine's label while its weights are replaced, else null. Kept here, because a worker that joins again gets a new label. */
   #label: EngineLabel | null = null;
 
-  constructor(engine: SwapEngine, order: SwapOrder, parts: EngineSwapParts) {
+  constructor(engine: SwapEngine, order: SwapOrder, table: EngineTable) {
     this.#engine = engine;
-    this.#parts = parts;
+    this.#table = table;
     this.order = order;
     this.over = this.#overNow.promise;
     this.ready = Promise.race([this.#readyNow.promise, this.over]);
@@ -126,25 +105,26 @@ export class EngineSwap {
     const { state, effects } = next(this.state, event, performance.now());
     this.state = state;
     for (const effect of effects) this.#do(effect);
-    if (state.stage !== stage) this.#parts.onStage(this.#engine, this);
+    if (state.stage !== stage) this.#table.staged(this.#engine, this);
   }
 
   #do(effect: SwapEffect): void {
     const engine = this.#engine;
-    const { gate, idle, onHolds, onOpen, onUnknown } = this.#parts;
+    const table = this.#table;
+    const { gate } = table.parts;
     const { transition, target, previous } = this.order;
     switch (effect.kind) {
       case 'close':
         gate.close(engine.url, transition === 'sync' ? 'refuse' : 'hold');
         break;
       case 'open':
-        if (this.state.weights !== 'unknown') onOpen(engine, this);
+        if (this.state.weights !== 'unknown') table.lifecycle.serve(engine);
         gate.open(engine.url);
         // Its question for the version must not delay the engine while requests wait.
         this.#endUpdate(true);
         break;
       case 'drain':
-        this.#cancelDrain = idle.whenIdle(engine.ranks, () => this.#step({ kind: 'drained' }));
+        this.#cancelDrain = table.idle.whenIdle(engine.ranks, () => this.#step({ kind: 'drained' }));
         break;
       case 'wait':
         this.#timer = setTimeout(() => this.#step({ kind: 'waited' }), effect.ms);
@@ -154,11 +134,11 @@ export class EngineSwap {
         this.#readyNow.resolve();
         break;
       case 'holds':
-        onHolds(engine, effect.what === 'target' ? target : previous!, this);
+        table.holds(engine, effect.what === 'target' ? target : previous!);
         break;
       case 'quarantine':
         this.#endUpdate(true);
-        onUnknown(engine, this);
+        table.lost(engine);
         break;
       case 'over':
         this.#endUpdate(false);
@@ -199,7 +179,7 @@ export class EngineSwap {
       if (said[0] !== 'ok') break;
       isFirst = false;
     }
-    if (changesModels) await this.#parts.readModels(this.#engine);
+    if (changesModels) await this.#table.parts.watch.models.read([...this.#engine.ranks]);
     const [result, detail] = said;
     if (result !== 'ok' || detail !== '' || !setsLabel) return said;
     const version = await this.#version();
@@ -232,9 +212,10 @@ export class EngineSwap {
   /** @returns the result, and what the engine answered; '' if that was success without reservation */
   async #send(step: WeightStep, { path, json }: WeightCall): Promise<[CallResult, string]> {
     const { worker, url } = this.#engine;
-    const end = this.#parts.pauses.begin(url, path.split('?')[0]!);
+    const timeoutMs = step === 'load' ? this.#table.parts.live.current.swapLoadTimeoutSecs * 1000 : STEP_TIMEOUT_MS;
+    const end = this.#table.parts.watch.pauses.begin(url, path.split('?')[0]!);
     try {
-      const reply = await worker.post(path, json, step === 'load' ? this.#parts.loadTimeoutMs() : STEP_TIMEOUT_MS);
+      const reply = await worker.post(path, json, timeoutMs);
       const result = resultOf(step, reply);
       end(result === 'ok');
       const isPlain = result === 'ok' && reply.status < 300;
@@ -248,7 +229,7 @@ export class EngineSwap {
 
   #beginUpdate(): void {
     if (this.#label !== null) return;
-    this.#label = this.#parts.labels.of(this.#engine.worker);
+    this.#label = this.#table.parts.labels.of(this.#engine.worker);
     this.#label.updateBegan();
   }
 

@@ -1,13 +1,6 @@
-import type { StateStore } from '../choose/state.ts';
-import type { LiveConfig } from '../config/live.ts';
-import type { Exchange } from '../exchange.ts';
-import type { Fleet } from '../fleet/fleet.ts';
-import type { FleetWatch } from '../fleet/watch-fleet.ts';
 import type { EngineWeights, LoadStage } from '../weights/engine-weights.ts';
-import type { VersionLabels } from '../weights/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
-import type { Logger } from '../observe/log.ts';
-import type { EngineSwapParts } from './engine-swap.ts';
+import type { EngineSwap, LoadableSnapshot } from './engine-swap.ts';
 import { type EnginePhase, SwapEngine } from './engine.ts';
 import type { Gate } from './gate.ts';
 import { Idle } from './idle.ts';
@@ -15,74 +8,46 @@ import { Ledger } from './ledger.ts';
 import { Lifecycle } from './lifecycle.ts';
 import type { SwapMeters } from './swap-meters.ts';
 import type { Snapshots } from './snapshots.ts';
-import type { ConfiguredDeployment } from './swaps.ts';
+import type { ConfiguredDeployment, SwapParts } from './swaps.ts';
 import { WorkerSet } from './worker-set.ts';
 
 /** After a swap its aborts may be reported for this long. */
 const ABORT_REPORT_MS = 1_000;
 
-export interface EngineTableParts {
-  readonly live: LiveConfig;
-  readonly fleet: Fleet;
-  readonly labels: VersionLabels;
-  readonly watch: FleetWatch;
+export interface EngineTableParts extends SwapParts {
   readonly gate: Gate;
   readonly meters: SwapMeters;
-  /** Requests in flight. */
-  readonly inFlight: () => Iterable<Exchange>;
-  readonly state: StateStore;
-  readonly log: Logger;
 }
 
 /** The engines of the fleet by the sets of workers that share weights. */
 export class EngineTable implements Snapshots {
   /** By the names of their workers. */
   readonly sets = new Map<string, WorkerSet>();
-  readonly #parts: EngineTableParts;
+  readonly parts: EngineTableParts;
+  readonly idle: Idle;
+  readonly lifecycle: Lifecycle;
   readonly #listeners = new Set<(worker: Worker) => void>();
   readonly #loadListeners = new Set<(worker: Worker, stage: LoadStage) => void>();
   /** By URL. */
   readonly #engines = new Map<string, SwapEngine>();
-  readonly #lifecycle: Lifecycle;
 
   constructor(parts: EngineTableParts, deployments: readonly ConfiguredDeployment[]) {
-    this.#parts = parts;
-    const { live, fleet, labels, state, log, watch, gate } = parts;
-    this.#lifecycle = new Lifecycle({
-      fleet,
-      labels,
-      gate,
-      log,
-      timeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
-      find: (worker) => this.find(worker),
-      onChanged: (engine) => this.changed(engine),
-      resumed: (worker) => watch.health.resumed(worker),
-    });
-    labels.judge = this.#lifecycle;
+    this.parts = parts;
+    const { fleet, labels, state, gate } = parts;
+    this.idle = new Idle(fleet);
+    this.lifecycle = new Lifecycle(this);
+    labels.judge = this.lifecycle;
     const map = state.open('swaps');
-    const swap = this.#swapParts();
     for (const { snapshots, workers, 'base-identity': baseIdentity } of deployments) {
       const key = keyOf(workers);
       if (this.sets.has(key)) continue;
       const has = workers === 'all' ? () => true : hasOneOf(workers);
-      this.sets.set(
-        key,
-        new WorkerSet(
-          { snapshots, baseIdentity, has },
-          {
-            swap,
-            ledger: new Ledger(map, key),
-            log,
-            concurrency: () => live.current.swapConcurrency,
-            flush: () => state.flush(),
-          },
-        ),
-      );
+      this.sets.set(key, new WorkerSet({ snapshots, baseIdentity, has }, new Ledger(map, key), this));
     }
     fleet.onEvent((event, worker) => {
       if (event === 'added') this.#add(worker);
       else if (event === 'removed') this.#remove(worker);
-      parts.gate.changed();
+      gate.changed();
     });
   }
 
@@ -97,8 +62,8 @@ export class EngineTable implements Snapshots {
   doubt(worker: Worker, named: string, breaks: number): void {
     const engine = this.find(worker);
     const isNew = engine?.isBusy === false && engine.breaks === breaks;
-    if (isNew && !engine.fits(named, this.#parts.labels.of(worker).stale))
-      this.#lifecycle.doubt(engine, `an answer of it names ${named}`);
+    if (isNew && !engine.fits(named, this.parts.labels.of(worker).stale))
+      this.lifecycle.doubt(engine, `an answer of it names ${named}`);
   }
 
   namespaceFor({ engineUrl }: Worker, session: string): string {
@@ -147,47 +112,45 @@ export class EngineTable implements Snapshots {
   }
 
   workersOf(set: WorkerSet): Worker[] {
-    return this.#parts.fleet.workers.filter(({ engineUrl }) => set.engines.has(engineUrl));
+    return this.parts.fleet.workers.filter(({ engineUrl }) => set.engines.has(engineUrl));
   }
 
   close(): void {
-    this.#lifecycle.close();
+    this.lifecycle.close();
     for (const { swap } of this.#engines.values()) swap?.stop();
   }
 
-  #swapParts(): EngineSwapParts {
-    const { live, fleet, labels, watch, gate } = this.#parts;
-    return {
-      gate,
-      labels,
-      pauses: watch.pauses,
-      idle: new Idle(fleet),
-      loadTimeoutMs: () => live.current.swapLoadTimeoutSecs * 1000,
-      readModels: ({ ranks }) => watch.models.read([...ranks]),
-      onHolds: (engine, snapshot) => {
-        engine.set.loaded(engine, snapshot);
-        this.changed(engine);
-      },
-      onOpen: (engine) => this.#lifecycle.serve(engine),
-      onUnknown: (engine) => {
-        engine.snapshot = null;
-        // Its last worker may have left the fleet during the swap.
-        if (engine.ranks.size > 0) this.#lifecycle.bring(engine, 'quarantined');
-        this.changed(engine);
-        for (const x of this.#parts.inFlight()) {
-          if (x.audience !== null) continue;
-          for (const { worker } of x.placement?.legs ?? [])
-            if (engine.ranks.has(worker)) x.activity?.workerLost?.(worker, 'the weights of the engine are not known');
-        }
-      },
-      onStage: (engine, swap) => {
-        engine.set.noted(engine, swap);
-        const { stage } = swap.state;
-        engine.setInSwap(swap.isRunning);
-        if (!swap.isRunning) this.#parts.meters.ended(engine.url, swap.state);
-        this.loads(engine, stage === 'load' ? 'paused' : stage === 'label' ? 'loaded' : 'over');
-      },
-    };
+  /** How long an engine may take to answer a question. */
+  get timeoutMs(): number {
+    return this.parts.live.current.healthCheckTimeoutSecs * 1000;
+  }
+
+  /** The engine now has these weights, and does not generate with them yet. */
+  holds(engine: SwapEngine, snapshot: LoadableSnapshot): void {
+    engine.set.loaded(engine, snapshot);
+    this.changed(engine);
+  }
+
+  /** The engine's weights are not known: its streams end. */
+  lost(engine: SwapEngine): void {
+    engine.snapshot = null;
+    // Its last worker may have left the fleet during the swap.
+    if (engine.ranks.size > 0) this.lifecycle.bring(engine, 'quarantined');
+    this.changed(engine);
+    for (const x of this.parts.inFlight()) {
+      if (x.audience !== null) continue;
+      for (const { worker } of x.placement?.legs ?? [])
+        if (engine.ranks.has(worker)) x.activity?.workerLost?.(worker, 'the weights of the engine are not known');
+    }
+  }
+
+  /** The engine's swap has come to another stage. */
+  staged(engine: SwapEngine, swap: EngineSwap): void {
+    engine.set.noted(engine, swap);
+    const { stage } = swap.state;
+    engine.setInSwap(swap.isRunning);
+    if (!swap.isRunning) this.parts.meters.ended(engine.url, swap.state);
+    this.loads(engine, stage === 'load' ? 'paused' : stage === 'label' ? 'loaded' : 'over');
   }
 
   /** The replacement of the engine's weights has come so far. */
@@ -212,9 +175,9 @@ export class EngineTable implements Snapshots {
       this.#engines.set(worker.engineUrl, engine);
     }
     engine.add(worker);
-    if (isNew) this.#lifecycle.bring(engine, 'registered');
-    else if (engine.phase !== 'serving') this.#lifecycle.keepOut(engine);
-    else this.#lifecycle.serve(engine);
+    if (isNew) this.lifecycle.bring(engine, 'registered');
+    else if (engine.phase !== 'serving') this.lifecycle.keepOut(engine);
+    else this.lifecycle.serve(engine);
   }
 
   #remove(worker: Worker): void {
@@ -222,7 +185,7 @@ export class EngineTable implements Snapshots {
     if (engine === undefined) return;
     engine.ranks.delete(worker);
     if (engine.ranks.size > 0) return;
-    this.#lifecycle.end(engine);
+    this.lifecycle.end(engine);
     // It stays in the table until its swap is over: a trainer may be sending weights, requests may still end, or the engine has to be resumed.
     if (engine.swap?.isRunning === true) void engine.swap.over.then(() => this.#drop(engine));
     else this.#drop(engine);
@@ -231,7 +194,7 @@ export class EngineTable implements Snapshots {
   #drop(engine: SwapEngine): void {
     if (engine.ranks.size > 0) return;
     engine.swap?.stop();
-    this.#parts.gate.open(engine.url);
+    this.parts.gate.open(engine.url);
     this.#engines.delete(engine.url);
     engine.set.engines.delete(engine.url);
     // An interrupted swap may have waited for this engine only.

@@ -2,26 +2,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { askJson } from '../engines/ask.ts';
 import { engines } from '../engines/engines.ts';
 import { weightCalls } from '../engines/weights.ts';
-import type { Fleet } from '../fleet/fleet.ts';
-import type { VersionLabels } from '../weights/version-labels.ts';
 import type { WeightJudge } from '../weights/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
-import type { Logger } from '../observe/log.ts';
+import type { EngineTable, EngineTableParts } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
-import type { Gate } from './gate.ts';
 import { ProcessWatch } from './process-watch.ts';
-
-export interface LifecycleParts {
-  readonly fleet: Fleet;
-  readonly labels: VersionLabels;
-  readonly gate: Gate;
-  readonly log: Logger;
-  readonly timeoutMs: () => number;
-  readonly find: (worker: Worker) => SwapEngine | undefined;
-  readonly onChanged: (engine: SwapEngine) => void;
-  /** The worker's engine generates: see `Health.resumed`. */
-  readonly resumed: (worker: Worker) => void;
-}
 
 /** An engine that does not answer is asked again after this time, doubled each time up to the maximum. */
 const ASK_MS = 250;
@@ -39,13 +24,15 @@ const LOOK_MS = 1_000;
  * registered → warming → serving, or quarantined.
  */
 export class Lifecycle implements WeightJudge {
-  readonly #parts: LifecycleParts;
+  readonly #table: EngineTable;
+  readonly #parts: EngineTableParts;
   /** Engines that are being brought to the snapshot, and what ends a wait. */
   readonly #jobs = new Map<SwapEngine, AbortController>();
   readonly #watched = new Set<SwapEngine>();
 
-  constructor(parts: LifecycleParts) {
-    this.#parts = parts;
+  constructor(table: EngineTable) {
+    this.#table = table;
+    this.#parts = table.parts;
   }
 
   /** The engine's weights are not known to the router. */
@@ -89,7 +76,7 @@ export class Lifecycle implements WeightJudge {
     engine.phase = 'serving';
     engine.pausedBecause = null;
     for (const worker of engine.ranks) {
-      this.#parts.resumed(worker);
+      this.#parts.watch.health.resumed(worker);
       this.#parts.fleet.setReason(worker, 'version', false);
       this.#parts.fleet.setReason(worker, 'paused', false);
       this.#parts.fleet.setJoining(worker, false);
@@ -97,7 +84,7 @@ export class Lifecycle implements WeightJudge {
   }
 
   restarted(worker: Worker): void {
-    const engine = this.#parts.find(worker);
+    const engine = this.#table.find(worker);
     if (engine === undefined) return;
     // Its process was watched from before its weights became known.
     if (engine.isSure && !engine.isBusy && engine.watch?.isOpen === true) return;
@@ -107,7 +94,7 @@ export class Lifecycle implements WeightJudge {
   }
 
   named(worker: Worker, name: string, stale: string | null): void {
-    const engine = this.#parts.find(worker);
+    const engine = this.#table.find(worker);
     if (engine?.isBusy === false && !engine.fits(name, stale)) this.doubt(engine, `it reports ${name}`);
   }
 
@@ -133,7 +120,7 @@ export class Lifecycle implements WeightJudge {
   }
 
   areServed(worker: Worker, isReturning: boolean): Promise<boolean> | null {
-    const engine = this.#parts.find(worker);
+    const engine = this.#table.find(worker);
     if (engine === undefined) return null;
     if (!isServing(engine) || engine.isBusy) return Promise.resolve(isServing(engine));
     if (!isReturning && engine.watch?.isOpen === true) {
@@ -147,7 +134,7 @@ export class Lifecycle implements WeightJudge {
   /** The engine may be another process. @returns whether its weights are what they should be; false: it is brought in anew */
   async #check(engine: SwapEngine): Promise<boolean> {
     await this.#watch(engine);
-    const isThere = await engine.learn(this.#parts.timeoutMs()).then(
+    const isThere = await engine.learn(this.#table.timeoutMs).then(
       () => true,
       () => false,
     );
@@ -170,12 +157,12 @@ export class Lifecycle implements WeightJudge {
   /** Without a name for its weights, an engine has kept them if it is the same process, or if it was started with them. */
   async #hasKept(engine: SwapEngine): Promise<boolean> {
     if (engine.isLabelled || engine.snapshot === engine.set.options.baseIdentity) return true;
-    return engine.isSameProcess(this.#parts.timeoutMs());
+    return engine.isSameProcess(this.#table.timeoutMs);
   }
 
   #forget(engine: SwapEngine): void {
     engine.forget();
-    this.#parts.onChanged(engine);
+    this.#table.changed(engine);
   }
 
   /** Watches the process of the engine, from before it is asked what it has. */
@@ -197,12 +184,12 @@ export class Lifecycle implements WeightJudge {
       await this.#watch(engine);
       signal.throwIfAborted();
       const version = await this.#parts.labels.nameOf(engine.worker);
-      await engine.isSameProcess(this.#parts.timeoutMs());
+      await engine.isSameProcess(this.#table.timeoutMs);
       signal.throwIfAborted();
       if (isServing(engine)) break;
       const swap = await set.bring(engine, version);
       if (swap === null) {
-        const wasPaused = await untilResumed(engine, this.#parts, pause);
+        const wasPaused = await untilResumed(engine, this.#table, pause);
         signal.throwIfAborted();
         if (!wasPaused && !isServing(engine)) this.serve(engine);
       } else {
@@ -215,7 +202,7 @@ export class Lifecycle implements WeightJudge {
     }
     set.brought();
     engine.isDoubted = false;
-    this.#parts.onChanged(engine);
+    this.#table.changed(engine);
     this.#parts.log.info({ worker: engine.url, snapshot: engine.snapshot }, 'engine has the snapshot of the fleet');
     // It was lost while the engine was asked.
     if (engine.watch?.isOpen !== true) this.doubt(engine, 'its process is not watched');
@@ -223,7 +210,7 @@ export class Lifecycle implements WeightJudge {
 
   async #untilKnown(engine: SwapEngine, signal: AbortSignal): Promise<void> {
     for (let askMs = ASK_MS; ; askMs = Math.min(2 * askMs, MAX_ASK_MS)) {
-      const isKnown = await engine.learn(this.#parts.timeoutMs()).then(
+      const isKnown = await engine.learn(this.#table.timeoutMs).then(
         () => true,
         () => false,
       );
@@ -271,21 +258,21 @@ async function foundPaused({ kind, url, worker }: SwapEngine, timeoutMs: number)
  */
 async function untilResumed(
   engine: SwapEngine,
-  { fleet, log, timeoutMs }: LifecycleParts,
+  table: EngineTable,
   pause: (ms: number) => Promise<void>,
 ): Promise<boolean> {
-  const found = await foundPaused(engine, timeoutMs());
+  const found = await foundPaused(engine, table.timeoutMs);
   if (found === null) return false;
   const setPaused = (why: string | null): void => {
     engine.pausedBecause = why;
-    for (const worker of engine.ranks) fleet.setReason(worker, 'paused', why !== null);
+    for (const worker of engine.ranks) table.parts.fleet.setReason(worker, 'paused', why !== null);
   };
   engine.snapshot = null;
   setPaused(found.why);
-  log.error({ worker: engine.url, resume: found.command, detail: found.why }, 'engine found paused');
+  table.parts.log.error({ worker: engine.url, resume: found.command, detail: found.why }, 'engine found paused');
   const isBroughtIn = (): boolean => engine.isBusy || engine.phase !== 'registered';
   do await pause(LOOK_MS);
-  while (!isBroughtIn() && (await foundPaused(engine, timeoutMs())) !== null);
+  while (!isBroughtIn() && (await foundPaused(engine, table.timeoutMs)) !== null);
   setPaused(null);
   if (engine.swap?.isRunning === true) await engine.swap.over;
   return true;

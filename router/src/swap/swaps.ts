@@ -69,15 +69,7 @@ export function startSwaps(parts: SwapParts): Swaps {
   const engines = new EngineTable({ ...parts, gate, meters }, configured(live));
   const deployments = new DeploymentList(engines, configured(live));
   const moves = new Map(Array.from(engines.sets.values(), (set) => [set, new TrainerMoves(set, labels, log)]));
-  const controls = new ControlBrackets({
-    gate,
-    labels,
-    log,
-    timeoutMs: () => live.current.healthCheckTimeoutSecs * 1000,
-    find: (worker) => engines.find(worker),
-    onChanged: (engine) => engines.changed(engine),
-    onLoad: (engine, stage) => engines.loads(engine, stage),
-  });
+  const controls = new ControlBrackets(engines);
   const controlPlane = new ControlPlane(deployments);
   const { swapDeltaHook: deltaHook } = live.current;
   const hotLoad = new HotLoadRoutes({ deployments, controlPlane, deltaHook, log });

@@ -2,7 +2,7 @@ import { equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { memoryStore } from '../choose/state.ts';
-import type { Logger } from '../observe/log.ts';
+import type { EngineTable } from './engine-table.ts';
 import { Ledger } from './ledger.ts';
 import { WorkerSet } from './worker-set.ts';
 
@@ -10,13 +10,14 @@ test('an engine that joins during a swap waits for its end, also after a trainer
   const flushed = Promise.withResolvers<void>();
   const set = new WorkerSet(
     { snapshots: '/snapshots/{identity}', baseIdentity: 'base', has: () => true },
+    new Ledger(memoryStore().open('swaps'), 'all'),
     {
-      swap: {} as never,
-      ledger: new Ledger(memoryStore().open('swaps'), 'all'),
-      log: { info: () => {} } as unknown as Logger,
-      concurrency: () => 0,
-      flush: () => flushed.promise,
-    },
+      parts: {
+        log: { info: () => {} },
+        live: { current: { swapConcurrency: 0 } },
+        state: { flush: () => flushed.promise },
+      },
+    } as unknown as EngineTable,
   );
   set.signal({ identity: 'step-1', reset: 'all', transition: 'async', mover: 'router' });
   set.hold();

@@ -1,9 +1,9 @@
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
-import type { Logger } from '../observe/log.ts';
 import type { SwapSignal } from './deployment-list.ts';
-import { EngineSwap, type EngineSwapParts, type LoadableSnapshot, type SwapOrder } from './engine-swap.ts';
+import { EngineSwap, type LoadableSnapshot, type SwapOrder } from './engine-swap.ts';
 import { identityOf } from '../engines/weight-label.ts';
+import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
 import { mustDrain } from './load-calls.ts';
 import type { Ledger, LedgerEntry } from './ledger.ts';
@@ -15,16 +15,6 @@ export interface WorkerSetOptions {
   readonly baseIdentity: string;
   /** Whether the worker is one of the set. */
   readonly has: (worker: Worker) => boolean;
-}
-
-export interface WorkerSetParts {
-  readonly swap: EngineSwapParts;
-  readonly ledger: Ledger;
-  readonly log: Logger;
-  /** Engines that are swapped at the same time; 0: all. */
-  readonly concurrency: () => number;
-  /** Resolves when what was written to the ledger outlives the process. */
-  readonly flush: () => Promise<void>;
 }
 
 const ASK_TIMEOUT_MS = 10_000;
@@ -44,7 +34,7 @@ export class WorkerSet {
   readonly engines = new Map<string, SwapEngine>();
   /** A trainer has paused engines of the set past `/swap`. */
   isHeld = false;
-  readonly #parts: WorkerSetParts;
+  readonly #table: EngineTable;
   /** The swap that an earlier router did not end. */
   readonly #interrupted: LedgerEntry | null;
   /** The swap that runs. */
@@ -56,11 +46,11 @@ export class WorkerSet {
   #begun = Promise.withResolvers<void>();
   #released = Promise.withResolvers<void>();
 
-  constructor(options: WorkerSetOptions, parts: WorkerSetParts) {
+  constructor(options: WorkerSetOptions, ledger: Ledger, table: EngineTable) {
     this.options = options;
-    this.#parts = parts;
-    this.ledger = parts.ledger;
-    const { last } = parts.ledger;
+    this.#table = table;
+    this.ledger = ledger;
+    const { last } = ledger;
     this.#interrupted = last?.endedAt === null ? last : null;
     // Of a trainer's swap only the trainer knows the weights; of an undone swap some engines may have loaded the target.
     if (last?.endedAt === null && (last.mover === 'trainer' || last.isUndone)) this.#running = last;
@@ -114,7 +104,7 @@ export class WorkerSet {
     if (running === null && !this.isHeld) this.#runs = this.#run(order);
     else {
       if (this.#waiting !== null)
-        this.#parts.log.info({ snapshot: this.#waiting.identity, by: order.identity }, 'queued weight swap superseded');
+        this.#table.parts.log.info({ snapshot: this.#waiting.identity, by: order.identity }, 'queued weight swap superseded');
       this.#waiting = order;
     }
     return null;
@@ -130,7 +120,12 @@ export class WorkerSet {
     running.isUndone = true;
     this.ledger.save(running);
     for (const { swap } of this.engines.values()) if (swap?.order.target.identity === running.identity) swap.undo();
-    await this.#parts.flush();
+    await this.#flush();
+  }
+
+  /** Resolves when what was written to the ledger outlives the process. */
+  #flush(): Promise<void> {
+    return this.#table.parts.state.flush();
   }
 
   #identityBefore(entry: LedgerEntry): string {
@@ -172,7 +167,7 @@ export class WorkerSet {
   }
 
   async #run(order: Order): Promise<void> {
-    const { log } = this.#parts;
+    const { log, live } = this.#table.parts;
     const { identity, transition, reset, mover } = order;
     const path = mover === 'trainer' ? null : (order.path ?? this.pathOf(identity));
     const beganMs = performance.now();
@@ -182,7 +177,7 @@ export class WorkerSet {
     this.#begun = Promise.withResolvers();
     log.info({ snapshot: identity, transition, reset, engines: this.engines.size }, 'weight swap started');
     // The intention must outlive the router before an engine is paused.
-    await this.#parts.flush();
+    await this.#flush();
     const engines: SwapEngine[] = [];
     for (const engine of this.engines.values()) {
       // One that is not known yet loads when it is.
@@ -190,7 +185,7 @@ export class WorkerSet {
       if (mover === 'router' && isAt(engine, identity)) engine.error = null;
       else engines.push(engine);
     }
-    const lanes = (mover === 'router' && this.#parts.concurrency()) || engines.length;
+    const lanes = (mover === 'router' && live.current.swapConcurrency) || engines.length;
     const next = engines.values();
     const lane = async (): Promise<void> => {
       for (const engine of next) {
@@ -235,7 +230,7 @@ export class WorkerSet {
 
   #start(engine: SwapEngine, order: SwapOrder): EngineSwap {
     engine.swap?.stop();
-    engine.swap = new EngineSwap(engine, order, this.#parts.swap);
+    engine.swap = new EngineSwap(engine, order, this.#table);
     return engine.swap;
   }
 
@@ -316,7 +311,7 @@ export class WorkerSet {
     if (isOver) {
       engine.error = error;
       if (error !== null)
-        this.#parts.log.error({ worker: engine.url, snapshot: order.target.identity, error }, 'weight swap failed');
+        this.#table.parts.log.error({ worker: engine.url, snapshot: order.target.identity, error }, 'weight swap failed');
     }
     const entry = this.#entryOf(order.target.identity);
     if (entry === null) return;
