@@ -25,11 +25,11 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
       })
     : null;
   parts.chooser.gate = swaps?.gate ?? null;
-  const recorder = await startRecorder(config, labels, log, swaps?.snapshots ?? null);
+  const recorder = await startRecorder(config, labels, log, swaps?.engines ?? null);
   const fullWeights = swaps && {
     swapTo: (identity: string, path: string) =>
       swaps.deployments.signal(swaps.deployments.all[0]!, { identity, path, reset: 'all' }),
-    of: swaps.snapshots.of.bind(swaps.snapshots),
+    of: swaps.engines.of.bind(swaps.engines),
   };
   const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => models, state: parts.store, fullWeights };
   const tinker = config.tinker ? (await import('../tinker/tinker.ts')).startTinker(tinkerParts) : null;
@@ -58,8 +58,8 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
   const resumeParts = {
     resumesAll: config.resume === 'all',
     maxRetries: () => live.current.retryMaxRetries,
-    swaps: swaps?.aborts ?? null,
-    weights: swaps?.snapshots ?? null,
+    swaps: swaps?.engines ?? null,
+    weights: swaps?.engines ?? null,
   };
   const resume = config.resume === 'off' ? null : new (await import('../resume/resume.ts')).Resume(resumeParts);
   return { ...parts, recorder, tinker, swaps, loaded, fireworks, responses, resume, own };

@@ -47,7 +47,7 @@ export function makeRequestPath(parts: Own) {
     ...loaded.plugins,
     ...parts.fireworks,
     parts.responses,
-    ...(swaps === null ? [] : [swaps.answers.last]),
+    ...(swaps === null ? [] : [swaps.cacheNamespace]),
     ...(resume === null ? [] : [resume.plugin]),
     ...guards,
   ]);

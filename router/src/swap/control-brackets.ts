@@ -96,7 +96,10 @@ export class ControlBrackets implements ControlHook {
     const name = await this.#table.parts.labels.nameOf(engine.worker);
     if (name === null || name === UNSET || name === engine.snapshot) return;
     engine.set.moved(engine, name);
-    this.#table.parts.log.info({ worker: engine.url, snapshot: name }, 'a trainer has replaced the weights of an engine');
+    this.#table.parts.log.info(
+      { worker: engine.url, snapshot: name },
+      'a trainer has replaced the weights of an engine',
+    );
     this.#table.changed(engine);
   }
 

@@ -1,11 +1,14 @@
 import { IDENTITY } from '../config/options/swap.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Worker } from '../fleet/worker.ts';
-import type { ResourceNames } from '../plugins/fireworks/resource-names.ts';
+import type { ExchangeView } from '../phases/exchange-view.ts';
+import { cameByPath } from '../plugins/fireworks/names.ts';
+import { type ResourceNames, readNames } from '../plugins/fireworks/resource-names.ts';
 import type { Reset } from './ledger.ts';
+import type { EngineStatus } from './engine.ts';
 import { type EngineTable, keyOf } from './engine-table.ts';
 import { hasAdapter } from './load-calls.ts';
-import { RESUME_TRIES, type Transition } from './plan.ts';
+import type { Transition } from './plan.ts';
 import type { ConfiguredDeployment } from './swaps.ts';
 import type { WorkerSet } from './worker-set.ts';
 
@@ -30,15 +33,8 @@ export interface SwapSignal {
   readonly path?: string;
 }
 
-export interface WorkerStatus {
+export interface WorkerStatus extends EngineStatus {
   readonly worker: Worker;
-  readonly state: 'registered' | 'warming' | 'serving' | 'draining' | 'swapping' | 'error' | 'paused' | 'quarantined';
-  readonly snapshot: string | null;
-  /** The snapshot that the last swap wants for it; null: there was no swap. */
-  readonly target: string | null;
-  /** gate, drain, pause, load, label, resume, done or error. */
-  readonly stage: string;
-  readonly error: string | null;
   readonly adapters: readonly string[];
 }
 
@@ -104,22 +100,18 @@ export class DeploymentList {
   }
 
   #statusOf(worker: Worker): WorkerStatus {
-    const engine = this.#engines.find(worker)!;
-    const state = engine.swap?.state ?? null;
-    const isOver = state === null || state.stage === 'done' || state.stage === 'error';
-    const isStuck = state?.stage === 'resume' && state.failures >= RESUME_TRIES;
-    const isDraining = state?.stage === 'drain';
-    const during = isDraining ? 'draining' : engine.phase === 'serving' ? 'swapping' : 'warming';
-    const { phase, pausedBecause } = engine;
-    const after = pausedBecause !== null ? 'paused' : phase === 'serving' && engine.error !== null ? 'error' : phase;
-    return {
-      worker,
-      state: isStuck ? 'error' : engine.isHeldByTrainer ? 'swapping' : isOver ? after : during,
-      snapshot: engine.snapshot,
-      target: isOver ? (engine.set.running?.identity ?? state?.target ?? null) : state.target,
-      stage: isStuck ? 'error' : engine.isHeldByTrainer ? 'load' : (state?.stage ?? 'done'),
-      error: (isOver ? pausedBecause : null) ?? engine.error ?? state?.error ?? state?.warning ?? null,
-      adapters: engine.snapshot !== null && hasAdapter(worker) ? [engine.snapshot] : [],
-    };
+    const { status } = this.#engines.find(worker)!;
+    const { snapshot } = status;
+    return { worker, ...status, adapters: snapshot !== null && hasAdapter(worker) ? [snapshot] : [] };
+  }
+
+  /** Whether a request is for a deployment by its names: those of its headers, of its body (`model`, '' for none) or its path. */
+  areNamedBy(x: ExchangeView, model: string): boolean {
+    const names = readNames(model);
+    const deployment = x.head.get('fireworks-deployment') ?? names?.deployment ?? '';
+    const modelName = x.head.get('fireworks-model') ?? names?.model ?? '';
+    // Other clients know of no deployments, whatever engine serves them.
+    if (deployment === '' && modelName === '' && !cameByPath(x)) return false;
+    return this.find({ deployment, model: modelName }) !== null;
   }
 }

@@ -1,4 +1,4 @@
-import type { EngineWeights, LoadStage } from '../weights/engine-weights.ts';
+import type { EngineWeights, LoadStage, WeightSource } from '../weights/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { EngineSwap, LoadableSnapshot } from './engine-swap.ts';
 import { type EnginePhase, SwapEngine } from './engine.ts';
@@ -7,7 +7,6 @@ import { Idle } from './idle.ts';
 import { Ledger } from './ledger.ts';
 import { Lifecycle } from './lifecycle.ts';
 import type { SwapMeters } from './swap-meters.ts';
-import type { Snapshots } from './snapshots.ts';
 import type { ConfiguredDeployment, SwapParts } from './swaps.ts';
 import { WorkerSet } from './worker-set.ts';
 
@@ -20,7 +19,7 @@ export interface EngineTableParts extends SwapParts {
 }
 
 /** The engines of the fleet by the sets of workers that share weights. */
-export class EngineTable implements Snapshots {
+export class EngineTable implements WeightSource {
   /** By the names of their workers. */
   readonly sets = new Map<string, WorkerSet>();
   readonly parts: EngineTableParts;
@@ -51,23 +50,30 @@ export class EngineTable implements Snapshots {
     });
   }
 
-  of({ engineUrl }: Worker): string | null {
-    return this.#engines.get(engineUrl)?.snapshot ?? null;
+  /** The identity of the weights that the worker's engine has; null: not known. Changes between load and resume. */
+  of(worker: Worker): string | null {
+    return this.find(worker)?.snapshot ?? null;
+  }
+
+  /** The snapshot that a running swap brings to the worker; null: none runs. */
+  targetOf(worker: Worker): string | null {
+    const { state = null, target = null } = this.find(worker)?.status ?? {};
+    return state === 'swapping' || state === 'draining' || state === 'warming' ? target : null;
   }
 
   weightsOf(worker: Worker): EngineWeights | null {
     return this.find(worker) ?? null;
   }
 
+  /**
+   * An answer of the engine names weights that it should not have: the engine is checked before it gets more requests.
+   * @param breaks `EngineWeights.breaks` when it got the request
+   */
   doubt(worker: Worker, named: string, breaks: number): void {
     const engine = this.find(worker);
     const isNew = engine?.isBusy === false && engine.breaks === breaks;
     if (isNew && !engine.fits(named, this.parts.labels.of(worker).stale))
       this.lifecycle.doubt(engine, `an answer of it names ${named}`);
-  }
-
-  namespaceFor({ engineUrl }: Worker, session: string): string {
-    return this.#engines.get(engineUrl)?.namespaces.of(session) ?? '';
   }
 
   onChange(listener: (worker: Worker) => void): void {
@@ -78,8 +84,9 @@ export class EngineTable implements Snapshots {
     this.#loadListeners.add(listener);
   }
 
-  positionOf({ engineUrl }: Worker, identity: string): number {
-    const set = this.#engines.get(engineUrl)?.set;
+  /** Position in the ledger of the worker's deployment, oldest first; -1: unknown identity. */
+  positionOf(worker: Worker, identity: string): number {
+    const set = this.find(worker)?.set;
     if (set === undefined) return -1;
     return set.ledger.find(identity)?.seq ?? (identity === set.options.baseIdentity ? 0 : -1);
   }

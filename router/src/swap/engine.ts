@@ -6,6 +6,7 @@ import type { EngineWeights } from '../weights/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { EngineSwap } from './engine-swap.ts';
 import { Namespaces } from './namespaces.ts';
+import { RESUME_TRIES } from './plan.ts';
 import type { ProcessWatch } from './process-watch.ts';
 import type { WorkerSet } from './worker-set.ts';
 
@@ -16,6 +17,17 @@ import type { WorkerSet } from './worker-set.ts';
  * - `quarantined`: what it has is not known, or not what the fleet has.
  */
 export type EnginePhase = 'registered' | 'warming' | 'serving' | 'quarantined';
+
+/** An engine and its swap, for those that ask how far it is. */
+export interface EngineStatus {
+  readonly state: EnginePhase | 'draining' | 'swapping' | 'error' | 'paused';
+  readonly snapshot: string | null;
+  /** The snapshot that the last swap wants for it; null: there was no swap. */
+  readonly target: string | null;
+  /** gate, drain, pause, load, label, resume, done or error. */
+  readonly stage: string;
+  readonly error: string | null;
+}
 
 /** An engine for all its data-parallel ranks: they have the same weights and are swapped with the same calls. */
 export class SwapEngine implements EngineWeights {
@@ -67,6 +79,22 @@ export class SwapEngine implements EngineWeights {
   /** Its weights are about to change. */
   get isBusy(): boolean {
     return this.isHeldByTrainer || this.updates > 0 || this.swap?.isRunning === true;
+  }
+
+  get status(): EngineStatus {
+    const { phase, pausedBecause, snapshot } = this;
+    const state = this.swap?.state ?? null;
+    const isOver = state === null || state.stage === 'done' || state.stage === 'error';
+    const isStuck = state?.stage === 'resume' && state.failures >= RESUME_TRIES;
+    const during = state?.stage === 'drain' ? 'draining' : phase === 'serving' ? 'swapping' : 'warming';
+    const after = pausedBecause !== null ? 'paused' : phase === 'serving' && this.error !== null ? 'error' : phase;
+    return {
+      state: isStuck ? 'error' : this.isHeldByTrainer ? 'swapping' : isOver ? after : during,
+      snapshot,
+      target: isOver ? (this.set.running?.identity ?? state?.target ?? null) : state.target,
+      stage: isStuck ? 'error' : this.isHeldByTrainer ? 'load' : (state?.stage ?? 'done'),
+      error: (isOver ? pausedBecause : null) ?? this.error ?? state?.error ?? state?.warning ?? null,
+    };
   }
 
   get name(): string {

@@ -1,3 +1,8 @@
+import { headerKeyText } from '../classify/routing-keys.ts';
+import type { BodyThread } from '../forward/body-calls.ts';
+import type { Plugin } from '../plugin.ts';
+import type { EngineTable } from './engine-table.ts';
+
 /**
  * Sessions whose namespace is kept, for each engine: at least so many, and at most twice as many. Of the others those that were not used
  * for longest are forgotten and count as new.
@@ -49,3 +54,21 @@ export class Namespaces {
     return pinned;
   }
 }
+
+/** The session that a reset with `new_session` leaves its prompt cache to. Other session headers do not count for that. */
+const SESSION_HEADER = 'x-multi-turn-session-id';
+
+/**
+ * Sets the prompt-cache namespace of each attempt: at the last moment, because a request that was held during a swap must get the one
+ * after it. The last plugin that changes a body.
+ */
+export const cacheNamespace = (engines: EngineTable, thread: BodyThread): Plugin => ({
+  name: 'prompt-cache-namespace',
+  appliesTo: ({ isGeneration }) => isGeneration,
+  requestBody(x, body, worker) {
+    const engine = engines.find(worker);
+    const namespace = engine?.namespaces.of(headerKeyText(x.head.get(SESSION_HEADER) ?? '')) ?? '';
+    // No other plugin keeps a large body.
+    return thread.run('withNamespace', body, engine?.kind ?? null, namespace);
+  },
+});

@@ -12,8 +12,8 @@ import type { CoarseClock } from '../kit/clock.ts';
 import type { Logger } from '../observe/log.ts';
 import type { SwapCounters } from '../observe/metrics/spec.ts';
 import type { Plugin } from '../plugin.ts';
-import type { SwapAborts } from '../resume/resume.ts';
-import { type SwapAnswers, startAnswers } from './answers/start-answers.ts';
+import { PolicyVersion } from './answers/policy-version.ts';
+import { Staleness } from './answers/staleness.ts';
 import { addSwapRoutes } from './api.ts';
 import type { ControlHook } from '../forward/control/fan-out.ts';
 import { ControlBrackets } from './control-brackets.ts';
@@ -23,7 +23,7 @@ import { Gate } from './gate.ts';
 import { ControlPlane } from './hot-load/control-plane.ts';
 import { deploymentWorkers } from './hot-load/deployment-workers.ts';
 import { HotLoadRoutes } from './hot-load/routes.ts';
-import type { Snapshots } from './snapshots.ts';
+import { cacheNamespace } from './namespaces.ts';
 import { SwapMeters } from './swap-meters.ts';
 import { TrainerMoves } from './trainer-moves.ts';
 
@@ -38,6 +38,7 @@ export interface SwapParts {
   readonly state: StateStore;
   readonly clock: CoarseClock;
   readonly bodyThread: BodyThread;
+  /** No later request finds what the worker's prompt cache has. */
   readonly cacheLost: (worker: Worker) => void;
   readonly log: Logger;
 }
@@ -51,12 +52,14 @@ export interface Swaps {
   readonly counters: SwapCounters;
   /** Takes part in control requests for all engines. */
   readonly controls: ControlHook;
-  readonly snapshots: Snapshots;
+  readonly engines: EngineTable;
   readonly deployments: DeploymentList;
-  readonly aborts: SwapAborts;
   /** Before all other plugins. */
   readonly plugins: readonly Plugin[];
-  readonly answers: SwapAnswers;
+  /** After all other plugins that change a body. */
+  readonly cacheNamespace: Plugin;
+  /** See `Staleness`. */
+  readonly lags: Float64Array;
 }
 
 export function startSwaps(parts: SwapParts): Swaps {
@@ -73,17 +76,34 @@ export function startSwaps(parts: SwapParts): Swaps {
   const controlPlane = new ControlPlane(deployments);
   const { swapDeltaHook: deltaHook } = live.current;
   const hotLoad = new HotLoadRoutes({ deployments, controlPlane, deltaHook, log });
-  const answers = startAnswers({ engines, deployments, live, clock, bodyThread, cacheLost });
+  const versions = new PolicyVersion(engines, (x, model) => deployments.areNamedBy(x, model));
+  const staleness = new Staleness({
+    snapshots: engines,
+    options: live.of(({ maxWeightStaleness, abortStale, sessionHeaders, sessionTtlSecs }) => ({
+      maxSnapshots: maxWeightStaleness,
+      abortsStale: abortStale,
+      sessionHeaders,
+      sessionTtlSecs,
+    })),
+    nowMs: () => clock.nowMs,
+  });
+  const resets = new WeakMap<Worker, number>();
+  engines.onChange((worker) => {
+    const seq = engines.find(worker)?.namespaces.resetAllSeq ?? 0;
+    if (seq > (resets.get(worker) ?? 0)) cacheLost(worker);
+    resets.set(worker, seq);
+  });
   return {
     gate,
     counters: meters.counters(engines, gate),
     controls,
-    snapshots: engines,
+    engines,
     deployments,
-    aborts: engines,
-    answers,
+    cacheNamespace: cacheNamespace(engines, bodyThread),
+    lags: staleness.lags,
     plugins: [
-      ...answers.first,
+      ...versions.plugins,
+      staleness.plugin,
       ...([...engines.sets.keys()].some((key) => key !== ALL_WORKERS) ? [deploymentWorkers(deployments)] : []),
       {
         name: 'swap',

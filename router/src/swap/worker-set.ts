@@ -104,7 +104,10 @@ export class WorkerSet {
     if (running === null && !this.isHeld) this.#runs = this.#run(order);
     else {
       if (this.#waiting !== null)
-        this.#table.parts.log.info({ snapshot: this.#waiting.identity, by: order.identity }, 'queued weight swap superseded');
+        this.#table.parts.log.info(
+          { snapshot: this.#waiting.identity, by: order.identity },
+          'queued weight swap superseded',
+        );
       this.#waiting = order;
     }
     return null;
@@ -311,7 +314,10 @@ export class WorkerSet {
     if (isOver) {
       engine.error = error;
       if (error !== null)
-        this.#table.parts.log.error({ worker: engine.url, snapshot: order.target.identity, error }, 'weight swap failed');
+        this.#table.parts.log.error(
+          { worker: engine.url, snapshot: order.target.identity, error },
+          'weight swap failed',
+        );
     }
     const entry = this.#entryOf(order.target.identity);
     if (entry === null) return;

@@ -48,7 +48,7 @@ export const sessionMetrics: readonly MetricSpec[] = [
     name: 'turnout_session_snapshot_lag',
     type: 'histogram',
     help: 'Weight snapshots between the one that a session began with and the one of its worker at the end of a request, by request. A request without a session is a session of its own.',
-    read: ({ swaps }) => countBuckets('turnout_session_snapshot_lag', swaps?.answers.lags),
+    read: ({ swaps }) => countBuckets('turnout_session_snapshot_lag', swaps?.lags),
   },
   counter(
     'turnout_prompt_tokens_total',

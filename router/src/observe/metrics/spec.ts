@@ -42,7 +42,7 @@ export interface MetricSources {
   readonly found: { readonly discovery: Discovery | null };
   readonly recorder: { readonly state: TrajectoryCounters } | null;
   readonly tinker: { counts(): TinkerCounters } | null;
-  readonly swaps: { readonly counters: SwapCounters; readonly answers: { readonly lags: Float64Array } } | null;
+  readonly swaps: { readonly counters: SwapCounters; readonly lags: Float64Array } | null;
   readonly resume: ResumeCounters | null;
   readonly tracing: { readonly export: { readonly counters: Readonly<Record<string, number>> } } | null;
   /** null: no exchanges are kept. */

@@ -5,7 +5,7 @@ import type { ExchangeView, StateKey } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
 import { readNames } from '../../plugins/fireworks/resource-names.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
-import type { Snapshots } from '../snapshots.ts';
+import type { EngineTable } from '../engine-table.ts';
 import { clientModel, labelledBody, labelledEvent } from './label-bytes.ts';
 import { NamedWeights } from '../../weights/named-weights.ts';
 import { SampledBy } from '../../weights/sampled-by.ts';
@@ -32,13 +32,13 @@ type IsLabelled = (x: ExchangeView, model: string) => boolean;
 export class PolicyVersion {
   /** The first of all plugins that change bodies or responses: it reads what the client sent, and what the engine sent. */
   readonly plugins: readonly Plugin[];
-  readonly #snapshots: Snapshots;
+  readonly #snapshots: EngineTable;
   readonly #isLabelled: IsLabelled;
   readonly #followed: StateKey<Followed> = {};
   /** At engines now. */
   readonly #open = new Map<SampledBy, Followed>();
 
-  constructor(snapshots: Snapshots, isLabelled: IsLabelled) {
+  constructor(snapshots: EngineTable, isLabelled: IsLabelled) {
     this.#snapshots = snapshots;
     this.#isLabelled = isLabelled;
     snapshots.onChange((worker) => this.#changed(worker));

@@ -3,7 +3,6 @@ import { test } from 'node:test';
 import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { Refused } from '../../plugin.ts';
-import type { Snapshots } from '../snapshots.ts';
 import { Staleness, type StalenessParts } from './staleness.ts';
 
 const LEDGER = ['base', 'v1', 'v2', 'v3', 'v4'];
@@ -16,18 +15,14 @@ function scene(options: Partial<StalenessParts['options']> = {}) {
   ]);
   const targets = new Map<Worker, string>();
   let changed: (worker: Worker) => void = () => {};
-  const snapshots: Snapshots = {
+  const snapshots: StalenessParts['snapshots'] = {
     of: (worker) => held.get(worker)!,
-    namespaceFor: () => '',
+    targetOf: (worker) => targets.get(worker) ?? null,
     onChange: (listener) => (changed = listener),
-    weightsOf: () => null,
-    onLoad: () => {},
-    doubt: () => {},
     positionOf: (_, identity) => LEDGER.indexOf(identity),
   };
   const staleness = new Staleness({
     snapshots,
-    targetOf: (worker) => targets.get(worker) ?? null,
     options: {
       maxSnapshots: undefined,
       abortsStale: false,

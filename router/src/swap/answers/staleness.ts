@@ -3,16 +3,14 @@ import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { type Plugin, Refused } from '../../plugin.ts';
-import type { Snapshots } from '../snapshots.ts';
+import type { EngineTable } from '../engine-table.ts';
 import { SessionStarts } from './session-starts.ts';
 
 const MIN_SNAPSHOT = 'x-turnout-min-snapshot';
 const IDENTITY = /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/;
 
 export interface StalenessParts {
-  readonly snapshots: Snapshots;
-  /** The snapshot that a running swap brings to the worker; null: none runs. */
-  readonly targetOf: (worker: Worker) => string | null;
+  readonly snapshots: Pick<EngineTable, 'of' | 'targetOf' | 'positionOf' | 'onChange'>;
   /** `maxSnapshots`: how many snapshots a session may lag behind; undefined: any number. */
   readonly options: {
     readonly maxSnapshots: number | undefined;
@@ -60,11 +58,12 @@ export class Staleness {
     const least = x.head.get(MIN_SNAPSHOT);
     if (least === undefined) return workers;
     if (!IDENTITY.test(least)) throw new Refused(wrongIdentity());
-    const { snapshots, targetOf } = this.#parts;
+    const { snapshots } = this.#parts;
     // A worker whose swap runs has the snapshot when the request is sent to it.
     const left = workers.filter(
       (worker) =>
-        this.#isAtLeast(worker, snapshots.of(worker), least) || this.#isAtLeast(worker, targetOf(worker), least),
+        this.#isAtLeast(worker, snapshots.of(worker), least) ||
+        this.#isAtLeast(worker, snapshots.targetOf(worker), least),
     );
     if (left.length === 0) throw new Refused(tooOld(least));
     return left;
