@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { Refused } from '../../plugin.ts';
-import { Staleness, type StalenessParts } from './staleness.ts';
+import { SessionStarts, Staleness, type StalenessParts } from './staleness.ts';
 
 const LEDGER = ['base', 'v1', 'v2', 'v3', 'v4'];
 const [a, b] = ['a', 'b'].map((name) => ({ url: name, engineUrl: name })) as unknown as [Worker, Worker];
@@ -174,4 +174,44 @@ test('the lag is counted when a request ends', () => {
   finish(later);
   finish(exchange().x);
   assert.deepEqual(Array.from(staleness.lags.slice(0, 4)), [1, 0, 1, 0]);
+});
+
+test('a session keeps the snapshot of its first request until it ends', () => {
+  const starts = new SessionStarts(
+    () => 0,
+    () => 1_000,
+  );
+  assert.equal(starts.sent('a', 'v1'), 'v1');
+  assert.equal(starts.sent('a', 'v2'), 'v1');
+  assert.equal(starts.sent('b', 'v2'), 'v2');
+  starts.ended('a');
+  assert.equal(starts.sent('a', 'v3'), 'v3');
+});
+
+test('sessions that are idle for longer than the time to live are forgotten; a request keeps its session', () => {
+  let nowMs = 0;
+  const starts = new SessionStarts(
+    () => nowMs,
+    () => 1_000,
+  );
+  starts.sent('idle', 'v1');
+  starts.sent('used', 'v1');
+  nowMs = 900;
+  starts.sent('used', 'v2');
+  nowMs = 1_100;
+  starts.sent('other', 'v3');
+  assert.equal(starts.size, 2);
+  assert.equal(starts.sent('used', 'v3'), 'v1');
+  assert.equal(starts.sent('idle', 'v3'), 'v3');
+});
+
+test('the number of sessions has a bound', () => {
+  const starts = new SessionStarts(
+    () => 0,
+    () => 1_000,
+  );
+  for (let i = 0; i < 100_010; i++) starts.sent(String(i), 'v1');
+  assert.equal(starts.size, 100_000);
+  assert.equal(starts.sent('100009', 'v2'), 'v1');
+  assert.equal(starts.sent('0', 'v2'), 'v2');
 });
