@@ -86,7 +86,7 @@ async function assemble(
 ): Promise<{ open: () => Promise<Router> }> {
   const choice = await startChoice(startEngines(startBase(config, parts.log, closers)));
   const path = makeRequestPath(await makeOwn(await startExtensions(choice, parts.plugins ?? [])));
-  const { live, log, clock, ports, fleet, homes, watch, hungRequests, heap, pipeline, requestLogs, history } = path;
+  const { live, log, clock, ports, fleet, homes, watch, hungRequests, heap, pipeline, logs, history } = path;
   closers.add(() => ports.close());
 
   const open = async (): Promise<Router> => {
@@ -102,7 +102,7 @@ async function assemble(
       watch.stalls.sweep(clock.nowMs);
       hungRequests.sweep();
       homes.sweep(clock.nowMs);
-      requestLogs.sweep(clock.nowMs);
+      logs.sweep(clock.nowMs);
       heap.look(clock.nowMs);
       history?.sweep(clock.nowMs);
       for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);

@@ -10,7 +10,7 @@ import { pairStyleOf } from '../forward/pd/pair-style.ts';
 import { addRankField } from '../forward/rank-field.ts';
 import { requestEntry } from '../listen/request-entry.ts';
 import { healthFeedback } from '../observe/health-feedback.ts';
-import { RequestLogs, controlLog, requestLogOptions } from '../observe/request-logs.ts';
+import { controlLog, requestLogOptions, requestLogs } from '../observe/request-logs.ts';
 import { Plugins } from '../phases/chain.ts';
 import { Pipeline } from '../pipeline.ts';
 import { stageOptions } from '../stages.ts';
@@ -57,8 +57,8 @@ export function makeRequestPath(parts: Own) {
   const pairs = pairStyleOf(kind, pairOptions, clock, bodyThread);
   const options = live.of(forwardOptions);
   const failover = new Failover({ options, clock, random, eligibleFor: (x) => chooser.eligibleFor(x) });
-  const requestLogs = new RequestLogs(log, live.of(requestLogOptions), rows, () => inFlight, homes);
-  parts.closers.add(() => requestLogs.close());
+  const logs = requestLogs(log, live.of(requestLogOptions), rows, () => inFlight, homes);
+  parts.closers.add(() => logs.close());
   const sessionEnds = recorder === null ? [] : [recorder.sessionEnds];
   const pipeline = new Pipeline({
     inFlight,
@@ -82,14 +82,14 @@ export function makeRequestPath(parts: Own) {
       policyMeters,
       ...(peers === null ? [] : [peers]),
       ...(tracing === null ? [] : [tracing]),
-      ...requestLogs.observers,
+      ...logs.observers,
       rows,
       ...sessionEnds,
       healthFeedback(breakers, health),
     ],
   });
   parts.dispatcher.connect(pipeline);
-  const { refusals } = requestLogs;
+  const { refusals } = logs;
   const entry = requestEntry({ live, pipeline, meters, refusals, cors: access.cors });
-  return { ...parts, pipeline, requestLogs, entry };
+  return { ...parts, pipeline, logs, entry };
 }

@@ -8,7 +8,7 @@ import type { RouterError } from '../kit/errors.ts';
 import type { ExchangeRow, ExchangeRows, RowListener } from './exchange-rows.ts';
 import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
-import { WaitWatch } from './wait-watch.ts';
+import { waitWatch } from './waits.ts';
 
 interface RequestLogOptions {
   /** Log finished requests at info instead of debug. */
@@ -22,88 +22,68 @@ export const requestLogOptions = ({ accessLog, sessionHeaders }: Config): Reques
   sessionHeaders,
 });
 
-/** The log lines about single requests. */
-export class RequestLogs {
-  readonly observers: readonly Observer[];
-  readonly refusals: RefusalLog;
-  readonly #waits: WaitWatch;
-
-  constructor(
-    log: Logger,
-    options: RequestLogOptions,
-    rows: ExchangeRows,
-    requests: () => Iterable<Exchange>,
-    homes: SessionHomes,
-  ) {
-    this.refusals = new RefusalLog(log, options);
-    this.#waits = new WaitWatch(log, options, requests, homes);
-    this.observers = [this.refusals, attemptLog(log), pluginHints(log)];
-    rows.listen(exchangeLog(log, options));
-  }
-
-  sweep(nowMs: number): void {
-    this.refusals.sweep(nowMs);
-    this.#waits.sweep(nowMs);
-  }
-
-  close(): void {
-    this.refusals.close();
-  }
+/** The log lines about single requests. @param requests in flight */
+export function requestLogs(
+  log: Logger,
+  options: RequestLogOptions,
+  rows: ExchangeRows,
+  requests: () => Iterable<Exchange>,
+  homes: SessionHomes,
+) {
+  const refusals = refusalLog(log, options);
+  const logWaits = waitWatch(log, options, requests, homes);
+  rows.listen(exchangeLog(log, options));
+  return {
+    observers: [refusals, attemptLog(log), pluginHints(log)] as readonly Observer[],
+    refusals,
+    sweep(nowMs: number): void {
+      refusals.limit.sweep(nowMs);
+      logWaits(nowMs);
+    },
+    close: (): void => refusals.limit.flush(),
+  };
 }
 
 /** Per error code; further lines are counted. */
 const LINES_PER_MINUTE = 10;
 
+export type RefusalLog = ReturnType<typeof refusalLog>;
+
 /** Logs a warning for every request that the router refused and every truncated response. */
-export class RefusalLog implements Observer {
-  readonly #log: Logger;
-  readonly #options: RequestLogOptions;
-  readonly #limit: LineLimit;
-
-  constructor(log: Logger, options: RequestLogOptions) {
-    this.#log = log;
-    this.#options = options;
-    this.#limit = new LineLimit(LINES_PER_MINUTE, (code, count) =>
-      log.warn({ code, count }, 'more requests were refused or truncated with this code'),
-    );
-  }
-
-  finished(x: Exchange): void {
-    if (x.outcome !== 'cut' && x.outcome !== 'refused') return;
-    const code = x.error?.code ?? 'plugin_failed';
-    // All failures of a hung engine are logged: they are rare, and each client must be found.
-    if (code !== 'engine_hung' && !this.#limit.take(code, performance.now())) return;
-    const session = sessionOf(x, this.#options.sessionHeaders);
-    this.#log.warn(
-      {
-        requestId: x.head.requestId,
-        method: x.head.method,
-        path: x.clientPath || x.path,
-        ...(session === '' ? {} : { session }),
-        worker: x.worker?.url ?? null,
-        code,
-        status: x.status,
-        bytesSent: x.outcome === 'cut' ? x.answerBytes : 0,
-        ms: Math.round(x.endMs - x.startMs),
-        ...(x.error === null ? {} : { detail: x.error.message }),
-      },
-      x.outcome === 'cut' ? 'answer truncated' : 'request refused',
-    );
-  }
-
-  /** The head of the request was not complete. */
-  refusedHead({ code, status, message }: RouterError, path: string): void {
-    if (!this.#limit.take(code, performance.now())) return;
-    this.#log.warn({ path, code, status, bytesSent: 0, detail: message }, 'request refused');
-  }
-
-  sweep(nowMs: number): void {
-    this.#limit.sweep(nowMs);
-  }
-
-  close(): void {
-    this.#limit.flush();
-  }
+function refusalLog(log: Logger, options: RequestLogOptions) {
+  const limit = new LineLimit(LINES_PER_MINUTE, (code, count) =>
+    log.warn({ code, count }, 'more requests were refused or truncated with this code'),
+  );
+  return {
+    limit,
+    finished(x: Exchange): void {
+      if (x.outcome !== 'cut' && x.outcome !== 'refused') return;
+      const code = x.error?.code ?? 'plugin_failed';
+      // All failures of a hung engine are logged: they are rare, and each client must be found.
+      if (code !== 'engine_hung' && !limit.take(code, performance.now())) return;
+      const session = sessionOf(x, options.sessionHeaders);
+      log.warn(
+        {
+          requestId: x.head.requestId,
+          method: x.head.method,
+          path: x.clientPath || x.path,
+          ...(session === '' ? {} : { session }),
+          worker: x.worker?.url ?? null,
+          code,
+          status: x.status,
+          bytesSent: x.outcome === 'cut' ? x.answerBytes : 0,
+          ms: Math.round(x.endMs - x.startMs),
+          ...(x.error === null ? {} : { detail: x.error.message }),
+        },
+        x.outcome === 'cut' ? 'answer truncated' : 'request refused',
+      );
+    },
+    /** The head of the request was not complete. */
+    refusedHead({ code, status, message }: RouterError, path: string): void {
+      if (!limit.take(code, performance.now())) return;
+      log.warn({ path, code, status, bytesSent: 0, detail: message }, 'request refused');
+    },
+  };
 }
 
 const attemptLog = (log: Logger): Observer => ({

@@ -4,7 +4,7 @@ import { recordedLog } from '../../test/harness/log-lines.ts';
 import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
 import type { Exchange } from '../exchange.ts';
 import { SessionHomes } from '../choose/session-homes.ts';
-import { WaitWatch } from './wait-watch.ts';
+import { waitWatch } from './waits.ts';
 
 function scene() {
   const { log, lines } = recordedLog();
@@ -13,7 +13,7 @@ function scene() {
     () => 0,
     () => 1_000,
   );
-  const watch = new WaitWatch(log, { sessionHeaders: ['x-session-id'] }, () => requests, homes);
+  const watch = waitWatch(log, { sessionHeaders: ['x-session-id'] }, () => requests, homes);
   const hold = (session: string, sinceMs: number): Exchange => {
     const x = exchangeOf({ session, headers: [`x-request-id: of ${session}`] });
     x.waiting = { phase: 'held', reason: 'kv_cache_full', sinceMs, limitMs: 60_000 };
@@ -30,9 +30,9 @@ test('a warning every 30 s while a request is held for more than 30 s: how many,
   homes.get('s1')!.turns = 4;
   hold('s2', 5_000);
   hold('s3', 20_000);
-  watch.sweep(31_000);
+  watch(31_000);
   assert.equal(lines.length, 0);
-  watch.sweep(36_000);
+  watch(36_000);
   assert.equal(lines.length, 1);
   const [{ level, msg, held, atUnhealthyWorkers }] = lines as [(typeof lines)[0]];
   assert.deepEqual([level, msg, atUnhealthyWorkers], [40, 'requests wait: 2 held for more than 30 s', undefined]);
@@ -40,12 +40,12 @@ test('a warning every 30 s while a request is held for more than 30 s: how many,
   const waitsFor =
     'KV cache space: the contexts of the open sessions exceed what the engines hold; sent anyway after 60 s';
   assert.deepEqual(held, [{ count: 2, oldestSecs: 35, ...who, reason: 'kv_cache_full', waitsFor }]);
-  watch.sweep(65_999);
+  watch(65_999);
   assert.equal(lines.length, 1);
-  watch.sweep(66_000);
+  watch(66_000);
   assert.equal(lines.length, 2);
   requests.length = 0;
-  watch.sweep(200_000);
+  watch(200_000);
   assert.equal(lines.length, 2);
 });
 
@@ -54,7 +54,7 @@ test('what waits for another reason has an object of its own, and what is queued
   hold('s1', 1_000);
   hold('s2', 0).waiting = { phase: 'held', reason: 'my own', sinceMs: 500, limitMs: 90_000 };
   hold('s3', 0).waiting = { phase: 'queued', reason: 'rate', sinceMs: 2_000, limitMs: 60_000 };
-  watch.sweep(40_000);
+  watch(40_000);
   const [{ msg, held, queued }] = lines as [(typeof lines)[0]];
   assert.equal(msg, 'requests wait: 2 held for more than 30 s, 1 queued for more than 30 s');
   const of = (rows: unknown) =>
@@ -83,14 +83,14 @@ test('a warning at once when a request waits at an unhealthy worker; a stream th
   at(ill!, 's1');
   at(well!, 's2');
   at(ill!, 's3', 8_000);
-  watch.sweep(10_000);
+  watch(10_000);
   assert.equal(lines.length, 0);
   fleet.setReason(ill!, 'unhealthy', true);
-  watch.sweep(10_250);
+  watch(10_250);
   assert.equal(lines.length, 1);
   assert.equal(lines[0]!.msg, 'requests wait: 1 waiting at unhealthy workers');
   const { session, worker, count } = lines[0]!['atUnhealthyWorkers'] as Record<string, unknown>;
   assert.deepEqual([session, worker, count], ['s1', ill!.url, 1]);
-  watch.sweep(40_250);
+  watch(40_250);
   assert.equal((lines[1]!['atUnhealthyWorkers'] as { count: number }).count, 2);
 });
