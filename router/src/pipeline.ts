@@ -25,7 +25,8 @@ export class Pipeline implements ResultListener<Exchange> {
   constructor(stages: Stages) {
     this.#stages = stages;
     this.#ends = new Ends(stages);
-    this.#forwarder = stages.makeForwarder(this, this.#ends);
+    // `--resume` comes between an attempt and its retry: a truncated generation is a failed attempt, and the next one continues its response.
+    this.#forwarder = stages.makeForwarder(this, this.#ends, stages.resume);
   }
 
   /** Requests in flight. */
@@ -97,8 +98,7 @@ export class Pipeline implements ResultListener<Exchange> {
   #attempt(x: Exchange, { legs }: Placement, isFresh: boolean): void {
     x.attempts++;
     const failed = (error: RouterError): void => this.#ends.end(x, error, error.message, false);
-    const joining = this.#stages.resume?.sinkFor(x, failed) ?? null;
-    const attempt = this.#forwarder.attempt(x, legs, joining ?? ((first) => x.plugins.sink(x, failed, first)));
+    const attempt = this.#forwarder.attempt(x, legs, (first) => x.plugins.sink(x, failed, first));
     x.activity = attempt;
     const send = (body: Buffer | null): void => attempt.start(isFresh, body);
     x.plugins.requestBody(x, legs.at(-1)!.worker, { isOver: () => attempt.isOver, done: send, failed });
@@ -111,9 +111,7 @@ export class Pipeline implements ResultListener<Exchange> {
     x.firstByteMs = performance.now();
   }
 
-  ended(x: Exchange, given: Result): void {
-    // A truncated response that another worker continues (`--resume`) is a failed attempt.
-    const result = this.#stages.resume?.after(x, given) ?? given;
+  ended(x: Exchange, result: Result): void {
     if (result.kind === 'complete') this.#ends.finish(x, 'complete');
     else if (result.kind === 'failed') this.#retry(x, result);
     else if (result.kind === 'cut') this.#ends.end(x, cutError(result.code), result.detail);

@@ -7,7 +7,7 @@ import type { HoldQueue } from './choose/hold-queue.ts';
 import type { Exchange } from './exchange.ts';
 import type { FanOut } from './forward/control/fan-out.ts';
 import type { Failover } from './forward/failover.ts';
-import type { PairNotes } from './forward/attempt-context.ts';
+import type { AfterAttempt, PairNotes } from './forward/attempt-context.ts';
 import type { Forwarder } from './forward/forward.ts';
 import type { RouterError } from './kit/errors.ts';
 import type { IndexedSet } from './kit/indexed-set.ts';
@@ -37,7 +37,11 @@ export interface Stages {
   readonly failover: Failover;
   /** null: no generation is continued. */
   readonly resume: Resume | null;
-  readonly makeForwarder: (listener: ResultListener<Exchange>, notes: PairNotes) => Forwarder;
+  readonly makeForwarder: (
+    listener: ResultListener<Exchange>,
+    notes: PairNotes,
+    between: AfterAttempt | null,
+  ) => Forwarder;
   readonly observers: readonly Observer[];
 }
 

@@ -75,8 +75,8 @@ export function makeRequestPath(parts: Own) {
     noAvailableWorkers: noAvailable,
     failover,
     resume,
-    makeForwarder: (listener, notes) =>
-      new Forwarder({ clock, options, retries: failover, pace, pairs }, listener, notes),
+    makeForwarder: (listener, notes, between) =>
+      new Forwarder({ clock, options, retries: failover, pace, pairs }, listener, notes, between),
     observers: [
       meters,
       policyMeters,

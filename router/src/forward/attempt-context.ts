@@ -2,7 +2,8 @@ import type { Exchange, Activity } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
-import type { Failed } from '../wire/result.ts';
+import type { Failed, Result } from '../wire/result.ts';
+import type { Sink } from '../wire/sink.ts';
 import type { AnswerTimeouts } from './answer-timer.ts';
 import type { Attempt } from './attempt.ts';
 import type { ReadPace } from './read-pace.ts';
@@ -46,6 +47,14 @@ export interface Started extends Activity {
   readonly isOver: boolean;
   /** Sends the request. `changed`: a body that plugins made; null: the client's. */
   start(isFresh: boolean, changed: Buffer | null): void;
+}
+
+/** A stage between an attempt and its retry. */
+export interface AfterAttempt {
+  /** @param make makes the sink of the response @returns it, or one around it, or that of an earlier attempt */
+  sink(x: Exchange, make: () => Sink): Sink;
+  /** @returns what the end of an attempt means */
+  after(x: Exchange, result: Result): Result;
 }
 
 /** What a listener needs of an attempt. */

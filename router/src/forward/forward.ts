@@ -6,7 +6,7 @@ import type { Changer } from '../phases/response-sink.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Result, ResultListener } from '../wire/result.ts';
 import type { Sink } from '../wire/sink.ts';
-import type { AttemptContext, Leading, PairNotes, RetryDecisions, Started } from './attempt-context.ts';
+import type { AfterAttempt, AttemptContext, Leading, PairNotes, RetryDecisions, Started } from './attempt-context.ts';
 import { Attempt } from './attempt.ts';
 import { unread } from './errors.ts';
 import { mayRunTwice } from './failover.ts';
@@ -35,11 +35,13 @@ export class Forwarder implements ResultListener<Leading> {
   readonly #pairs: PairStyle | null;
   readonly #listener: ResultListener<Exchange>;
   readonly #notes: PairNotes;
+  readonly #between: AfterAttempt | null;
 
   constructor(
     { clock, options, retries, pace, pairs }: ForwarderParts,
     listener: ResultListener<Exchange>,
     notes: PairNotes,
+    between: AfterAttempt | null,
   ) {
     this.#context = {
       clock,
@@ -53,6 +55,7 @@ export class Forwarder implements ResultListener<Leading> {
     this.#pairs = pairs;
     this.#listener = listener;
     this.#notes = notes;
+    this.#between = between;
   }
 
   /** Calls `then` when it is known whether a pair or one decode engine serves the exchange: its body may decide. */
@@ -73,7 +76,10 @@ export class Forwarder implements ResultListener<Leading> {
   /** @param sinkFor makes the sink of the response, after a change of the router's own */
   attempt(x: Exchange, legs: readonly Leg[], sinkFor: (first: Changer | null) => Sink): Started {
     const { worker } = legs[0]!;
-    if (legs.length === 1) return new Attempt(x, worker, sinkFor(null), this.#context, this);
+    if (legs.length === 1) {
+      const sink = this.#between === null ? sinkFor(null) : this.#between.sink(x, () => sinkFor(null));
+      return new Attempt(x, worker, sink, this.#context, this);
+    }
     const decode = legs[1]!.worker;
     const notes = this.#notes;
     return new Pair({
@@ -101,6 +107,6 @@ export class Forwarder implements ResultListener<Leading> {
 
   ended({ x, worker }: Leading, result: Result): void {
     if (result.kind === 'failed') x.attemptFailed({ worker, failure: result.failure });
-    this.#listener.ended(x, result);
+    this.#listener.ended(x, this.#between?.after(x, result) ?? result);
   }
 }

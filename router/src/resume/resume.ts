@@ -4,10 +4,10 @@ import { UNSET } from '../engines/weight-label.ts';
 import type { WeightSource } from '../weights/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { Asked } from '../generation/asked.ts';
+import type { AfterAttempt } from '../forward/attempt-context.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { StateKey } from '../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../plugin.ts';
-import type { Changer } from '../phases/response-sink.ts';
 import { COMPLETE, type Result } from '../wire/result.ts';
 import type { Sink } from '../wire/sink.ts';
 import { Generation } from './generation.ts';
@@ -41,8 +41,6 @@ interface Known {
   readonly breaks: number;
 }
 
-type SinkFor = (first: Changer | null) => Sink;
-
 /** Larger requests are not looked into: reading them would hold the event loop. */
 const MAX_BODY_BYTES = 8_388_608;
 /** What is kept of all generations in flight, without their requests. */
@@ -70,7 +68,7 @@ interface Followed {
 const chatPath = '/v1/chat/completions';
 
 /** Continues generations whose engine failed, or aborted them for a swap, on other workers. */
-export class Resume {
+export class Resume implements AfterAttempt {
   readonly plugin: Plugin;
   /** Parts that were continued, by what ended the part before. */
   readonly resumed = new Map<string, number>();
@@ -95,19 +93,17 @@ export class Resume {
     };
   }
 
-  /** @param onFailure of a plugin @returns what makes the sink of a response that may be continued; null: it can't be */
-  sinkFor(x: Exchange, onFailure: (error: RouterError) => void): SinkFor | null {
+  /** The sink of a response that may be continued is that of its first part. */
+  sink(x: Exchange, make: () => Sink): Sink {
     const followed = x.state(this.#followed);
-    if (followed === null || x.roles !== null) return null;
-    return (first) => {
-      if (followed.sink === null || !followed.sink.hasBegun) {
-        followed.sink = new ResumeSink(x, x.plugins.sink(x, onFailure, first), {
-          generation: () => followed.generation,
-          hasGrown: (generation) => this.#count(followed, generation),
-        });
-      }
-      return followed.sink;
-    };
+    if (followed === null || x.roles !== null) return make();
+    if (followed.sink === null || !followed.sink.hasBegun) {
+      followed.sink = new ResumeSink(x, make(), {
+        generation: () => followed.generation,
+        hasGrown: (generation) => this.#count(followed, generation),
+      });
+    }
+    return followed.sink;
   }
 
   /** @returns what the end of an attempt means: a failed attempt, if the response is continued by another one */
