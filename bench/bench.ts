@@ -1,142 +1,85 @@
-// npm run bench: the cost of turnout and of its peers on this machine, with the same load generator.
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { parseArgs } from 'node:util';
-import { measureRow } from './measure.ts';
-import { buildPrograms } from './native.ts';
-import { installPeers } from './peers.ts';
-import { renderReport, type RowResult } from './report.ts';
-import { rows, type Contender, type Row, type SystemName } from './rows.ts';
-import { RADIX_ROW, measureRadix } from './radix-tree/measure.ts';
-import { SATURATION_ROW, measureSaturation } from './saturation/measure.ts';
-import { STREAMS_ROW, measureStreams } from './streams.ts';
-import { findSystem, type Found } from './systems.ts';
+// npm run bench -- VERB [options]: every benchmark of this repository.
 
-const usage = `npm run bench -- [options]
-  --only ROW,ROW     ${[...rows.map((row) => row.name), STREAMS_ROW, SATURATION_ROW, RADIX_ROW].join(', ')}
-  --peers A,B        which peers to measure beside turnout (default: all that are installed; "none" for none)
-  --runs N           interleaved runs (5)
-  --seconds S        length of one measurement (3)
-  --install-peers    installs the peers' pinned versions into bench/.peers first
-  --before DIR       measures the turnout of another checkout, with its packages installed, in the same runs
-  --turnout-cmd CMD  another command in turnout's place; {port}, {urls} and {args} are filled in
-  --out FILE         where the report goes
+interface Verb {
+  readonly does: string;
+  /** The module runs when it is imported; its options are the words after the verb. */
+  readonly run: () => Promise<unknown>;
+}
 
-Peers are taken from the virtual environment that TURNOUT_PEERS_VENV names, else from bench/.peers, else from PATH.
-Only a whole benchmark (every row, all peers, 5 runs or more) writes bench/report.md; any other prints its tables, so that
-a quick look never replaces a report.`;
-
-const { values } = parseArgs({
-  options: {
-    only: { type: 'string' },
-    peers: { type: 'string' },
-    runs: { type: 'string', default: '5' },
-    seconds: { type: 'string', default: '3' },
-    'install-peers': { type: 'boolean', default: false },
-    'turnout-cmd': { type: 'string' },
-    before: { type: 'string' },
-    out: { type: 'string' },
-    help: { type: 'boolean', default: false },
+const verbs: Readonly<Record<string, Verb>> = {
+  compare: {
+    does: 'CPU per request, compared with nginx and the other routers; without a verb; --help',
+    run: () => import('./compare.ts'),
   },
-});
+  policies: {
+    does: 'routing policies in a simulated fleet, in virtual time; --help',
+    run: () => import('./policies/run.ts'),
+  },
+  rebalance: {
+    does: 'what moving unfinished work to other engines changes, in virtual time; [traces] [seeds] [least gains]',
+    run: () => import('./policies/rebalance-run.ts'),
+  },
+  rollout: {
+    does: 'the simulation of "policies" compared with a router and simulated engines on sockets; --help',
+    run: () => import('./rollout/run.ts'),
+  },
+  decisions: {
+    does: 'CPU of a decision by workers and open sessions, and the memory of a session; --policies, --scenes, --rounds, --decisions',
+    run: () => import('./decisions/run.ts'),
+  },
+  'prefix-index': {
+    does: 'the block index compared with a radix tree: time, memory, pauses of the event loop',
+    run: () => import('./prefix-index/run.ts'),
+  },
+  'event-loop': {
+    does: 'how long inputs within the limits block the event loop; [--explain] [--input=part of a name] [setup...]',
+    run: () => import('./event-loop/run.ts'),
+  },
+  observe: {
+    does: 'CPU of the metrics and traces of a request',
+    run: () => import('./observe/run.ts'),
+  },
+  dashboard: {
+    does: 'CPU of the dashboard, with and without a page that is open; [rounds] [ms of a window]',
+    run: () => import('./dashboard/run.ts'),
+  },
+  start: {
+    does: 'time from the start of each router to its first response, and its memory; [runs]',
+    run: () => import('./start/run.ts'),
+  },
+  swap: {
+    does: 'what the router adds to the time of a weight swap; [swaps]',
+    run: () => import('./swap/run.ts'),
+  },
+  'store-wait': {
+    does: 'the delay of a last event that waits for its turn to be stored',
+    run: () => import('./store-wait/run.ts'),
+  },
+  'radix-tree': {
+    does: 'CPU of exact-token capture per request: the row radix-2k of "compare" alone; [requests] [rounds]',
+    run: () => import('./radix-tree/run.ts'),
+  },
+  'radix-memory': {
+    does: 'the memory of a radix tree over a million trajectories, which fails above its limit; [inserts]',
+    run: () => import('./radix-tree/memory.ts'),
+  },
+  'tinker-polls': {
+    does: 'CPU of a poll of a Tinker result; [polls] [connections]',
+    run: () => import('./tinker/polls.ts'),
+  },
+};
 
-/** Rows that are measured differently. */
-const special = new Set([STREAMS_ROW, SATURATION_ROW, RADIX_ROW]);
-const isChosen = (name: string): boolean => values.only?.split(',').includes(name) ?? true;
-
-/** Takes about as long as the other rows. */
-const RADIX_REQUESTS = 10_000;
-
-function chosenRows(): Row[] {
-  const names = values.only?.split(',').filter((name) => !special.has(name)) ?? rows.map((row) => row.name);
-  return names.map((name) => {
-    const row = rows.find((each) => each.name === name);
-    if (!row) throw new Error(`no row is called ${name}\n\n${usage}`);
-    return row;
-  });
-}
-
-/** A build before this one takes turns with it: a ratio of two runs apart would compare two hours of the machine. */
-function withBefore(contender: Contender): Contender[] {
-  if (values.before === undefined || contender.system !== 'turnout') return [contender];
-  return [contender, { ...contender, label: `${contender.label}, before`, system: 'turnout-before' }];
-}
-
-function positive(name: 'runs' | 'seconds'): number {
-  const value = Number(values[name]);
-  if (!(value > 0)) throw new Error(`--${name} must be a number above 0`);
-  return value;
-}
-
-function say(line: string): void {
-  process.stderr.write(`${line}\n`);
-}
-
-async function main(): Promise<void> {
-  const runs = positive('runs');
-  const seconds = positive('seconds');
-  const chosen = chosenRows();
-  const wanted = values.peers?.split(',');
-  if (values['install-peers']) installPeers();
-  buildPrograms();
-
-  const found = new Map<SystemName, Found | undefined>();
-  function find(name: SystemName): Found | undefined {
-    if (!found.has(name)) found.set(name, findSystem(name, { command: values['turnout-cmd'], before: values.before }));
-    return found.get(name);
-  }
-
-  const folder = mkdtempSync(join(tmpdir(), 'turnout-bench-'));
-  process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
-  const results: RowResult[] = [];
-  for (const each of chosen) {
-    const contenders = each.contenders
-      .filter(({ system }) => system === 'turnout' || system === 'node-copy' || (wanted?.includes(system) ?? true))
-      .flatMap(withBefore);
-    const row: Row = { ...each, contenders };
-    const rowFolder = join(folder, row.name);
-    mkdirSync(rowFolder);
-    const measured = await measureRow({
-      row,
-      runs,
-      seconds,
-      folder: rowFolder,
-      find: ({ system }) => find(system),
-      say,
-    });
-    results.push({ row, contenders: measured });
-  }
-
-  const streamsFolder = join(folder, STREAMS_ROW);
-  mkdirSync(streamsFolder);
-  const isWanted = (system: SystemName): boolean => system === 'turnout' || (wanted?.includes(system) ?? true);
-  const streams = isChosen(STREAMS_ROW) ? await measureStreams({ isWanted, find, folder: streamsFolder, say }) : [];
-  const saturation = isChosen(SATURATION_ROW)
-    ? await measureSaturation({ isWanted, find, runs, seconds, folder: join(folder, SATURATION_ROW), say })
-    : [];
-  const radix = isChosen(RADIX_ROW)
-    ? await measureRadix({ requests: RADIX_REQUESTS, rounds: runs, folder: join(folder, RADIX_ROW), say })
-    : null;
-
-  const isWhole =
-    values.only === undefined &&
-    wanted === undefined &&
-    values['turnout-cmd'] === undefined &&
-    values.before === undefined &&
-    runs >= 5;
-  const file = values.out ?? (isWhole ? join(import.meta.dirname, 'report.md') : undefined);
-  const report = renderReport(results, { streams, saturation, radix }, { runs, seconds });
-  if (file === undefined) process.stdout.write(report);
-  else writeFileSync(file, report);
-  if (file !== undefined) say(`written: ${file}`);
-}
-
-if (values.help) {
-  process.stdout.write(`${usage}\n`);
-} else {
-  await main().catch((error: unknown) => {
-    say(error instanceof Error ? error.message : String(error));
+const word = process.argv[2];
+const isOption = word === undefined || word.startsWith('-');
+const verb = verbs[isOption ? 'compare' : word];
+if (verb === undefined || word === '--help') {
+  const lines = Object.entries(verbs).map(([name, { does }]) => `  ${name.padEnd(14)}${does}`);
+  const text = `npm run bench -- VERB [options]\n${lines.join('\n')}\n`;
+  if (verb === undefined) {
+    process.stderr.write(`no benchmark is called ${word}\n\n${text}`);
     process.exitCode = 1;
-  });
+  } else process.stdout.write(text);
+} else {
+  if (!isOption) process.argv.splice(2, 1);
+  await verb.run();
 }

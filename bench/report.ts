@@ -1,6 +1,7 @@
 // bench/report.md: the figures, their machine, and how to measure them again.
-import { arch, cpus, release, totalmem } from 'node:os';
+import { machine } from './machine.ts';
 import type { ContenderResult, Sample } from './measure.ts';
+import { median } from './median.ts';
 import { nginxConfig } from './nginx.ts';
 import {
   RADIX_ROW,
@@ -31,13 +32,6 @@ export interface SpecialRows {
 export interface Settings {
   readonly runs: number;
   readonly seconds: number;
-}
-
-function median(numbers: readonly number[]): number {
-  const sorted = numbers.toSorted((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  const high = sorted[middle] ?? Number.NaN;
-  return sorted.length % 2 === 1 ? high : ((sorted[middle - 1] ?? Number.NaN) + high) / 2;
 }
 
 function of(result: ContenderResult, figure: (sample: Sample) => number): number {
@@ -181,12 +175,6 @@ function versions(results: readonly RowResult[], streams: readonly Pick<StreamsR
   return [...seen].map(([system, version]) => `${system} ${version}`).join(', ');
 }
 
-function machine(): string {
-  const cores = cpus();
-  const memory = `${Math.round(totalmem() / 2 ** 30)} GB`;
-  return `${cores[0]?.model.trim() ?? 'unknown CPU'}, ${cores.length} cores, ${memory}, Linux ${release()} ${arch()}, Node ${process.version}`;
-}
-
 function method({ runs, seconds }: Settings): string {
   const tuned = rows.flatMap((row) => {
     const directives = row.contenders.find((each) => each.system === 'nginx')?.args ?? [];
@@ -265,16 +253,11 @@ export function renderReport(
     '## Targets',
     table(
       ['work', 'subject', 'target', 'measured', 'met?'],
-      [
-        ...targets,
-        ...streamTargetLines(streams),
-        ...saturationTargetLines(saturation, median),
-        ...radixTargetLines(radix),
-      ],
+      [...targets, ...streamTargetLines(streams), ...saturationTargetLines(saturation), ...radixTargetLines(radix)],
     ),
     ...results.map(section),
     ...streamsSection(streams),
-    ...saturationSection(saturation, table, median),
+    ...saturationSection(saturation, table),
     ...radixSection(radix),
     method(settings),
   ].join('\n\n');

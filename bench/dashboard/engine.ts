@@ -11,4 +11,3 @@ const server = createServer((request, response) => {
   request.resume().on('end', () => response.writeHead(200, head).end(body));
 });
 server.listen(0, '127.0.0.1', () => process.stdout.write(`${(server.address() as AddressInfo).port}\n`));
-process.stdin.resume().on('close', () => process.exit(0));

@@ -1,13 +1,13 @@
 // CPU time that the dashboard takes of the router, with and without readers; writes bench/dashboard/report.md.
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import type { ChildProcess } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:http';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { machine } from '../machine.ts';
+import { median } from '../median.ts';
 import { cpuMicroseconds, readCpu } from '../proc.ts';
+import { type StartedRouter, startNode, startRouter } from '../router.ts';
 
 const ROUNDS = Number(process.argv[2] ?? 7);
 const WINDOW_MS = Number(process.argv[3] ?? 15_000);
@@ -24,45 +24,21 @@ const scales = [
 type Setup = 'off' | 'closed' | 'dashboard' | 'dashboard and tap';
 const setups: readonly Setup[] = ['off', 'closed', 'dashboard', 'dashboard and tap'];
 
-const root = join(import.meta.dirname, '../..');
 const children: ChildProcess[] = [];
 const agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
-function start(args: readonly string[]): ChildProcess {
-  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] });
-  children.push(child);
-  return child;
-}
-
 async function startEngine(): Promise<number> {
-  const lines = createInterface({ input: start([join(import.meta.dirname, 'engine.ts')]).stdout! });
-  return Number(((await once(lines, 'line')) as [string])[0]);
+  const { child, found } = await startNode([join(import.meta.dirname, 'engine.ts')], /(\d+)\n/);
+  children.push(child);
+  return Number(found);
 }
 
-interface Router {
-  readonly url: string;
-  readonly pid: number;
-}
-
-async function startRouter(engine: number, workers: number, dashboard: 'on' | 'off'): Promise<Router> {
+async function startOwn(engine: number, workers: number, dashboard: 'on' | 'off'): Promise<StartedRouter> {
   const urls = `http://127.0.0.1:${engine}@0-${workers - 1}`;
   const options = ['--policy', 'rollout', '--disable-health-check', '--dashboard', dashboard, '--worker-urls', urls];
-  const child = start([
-    join(root, 'router/bin/turnout.js'),
-    'serve',
-    '--port',
-    '0',
-    '--prometheus-port',
-    '0',
-    ...options,
-  ]);
-  for await (const line of createInterface({ input: child.stdout! })) {
-    const url = /"msg":"listening on (http:[^"]+)"/.exec(line)?.[1];
-    if (url === undefined) continue;
-    child.stdout!.resume();
-    return { url, pid: child.pid! };
-  }
-  throw new Error('the router ended');
+  const router = await startRouter(options);
+  children.push(router.child);
+  return router;
 }
 
 const prompt = 'Solve this step by step. '.repeat(80);
@@ -111,30 +87,32 @@ function read(url: string, signal: AbortSignal): () => number {
 }
 
 /** @returns CPU milliseconds of the router per second, and KB of events per second */
-async function measure(router: Router, sessions: number, setup: Setup): Promise<{ cpu: number; kb: number }> {
+async function measure(
+  { child, url }: StartedRouter,
+  sessions: number,
+  setup: Setup,
+): Promise<{ cpu: number; kb: number }> {
   const ender = new AbortController();
   const paths =
     setup === 'dashboard' ? ['/dashboard/feed'] : setup === 'dashboard and tap' ? ['/dashboard/feed', '/tap'] : [];
-  const readers = paths.map((path) => read(router.url + path, ender.signal));
+  const readers = paths.map((path) => read(url + path, ender.signal));
   const bytes = (): number => readers.reduce((sum, each) => sum + each(), 0);
-  await load(router.url, sessions, SETTLE_MS);
-  const [before, bytesBefore, startMs] = [readCpu([router.pid]), bytes(), performance.now()];
-  await load(router.url, sessions, WINDOW_MS);
+  await load(url, sessions, SETTLE_MS);
+  const [before, bytesBefore, startMs] = [readCpu([child.pid!]), bytes(), performance.now()];
+  await load(url, sessions, WINDOW_MS);
   const secs = (performance.now() - startMs) / 1_000;
-  const cpu = cpuMicroseconds(before, readCpu([router.pid])) / 1_000 / secs;
+  const cpu = cpuMicroseconds(before, readCpu([child.pid!])) / 1_000 / secs;
   const kb = (bytes() - bytesBefore) / 1_000 / secs;
   ender.abort();
   return { cpu, kb };
 }
 
-const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
-
 const lines: string[] = [];
 try {
   for (const { workers, sessions } of scales) {
     const engine = await startEngine();
-    const off = await startRouter(engine, workers, 'off');
-    const on = await startRouter(engine, workers, 'on');
+    const off = await startOwn(engine, workers, 'off');
+    const on = await startOwn(engine, workers, 'on');
     for (const { url } of [off, on]) {
       // Every session has had a turn, and the code is compiled.
       for (let at = 0; at < sessions; at += 64)
@@ -182,6 +160,6 @@ medians of ${ROUNDS} windows of ${WINDOW_MS / 1_000} s in turn (least to most). 
 | --- | --- | --- | --- | --- | --- |
 ${lines.join('\n')}
 
-Run it: \`node bench/dashboard/run.ts\`.
+Run it: \`npm run bench -- dashboard\`.
 `,
 );

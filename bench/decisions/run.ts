@@ -1,9 +1,11 @@
-// node --expose-gc bench/decisions/run.ts: what a decision costs, by the numbers of workers and of open sessions, in one process
+// npm run bench -- decisions: what a decision costs, by the numbers of workers and of open sessions, in one process
 // without sockets. CPU time of the process; the median of the rounds, and their range.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import type { PolicyName } from '../../router/src/config/options/policy-names.ts';
+import { memoryUsed } from '../../router/test/harness/memory-used.ts';
 import { machine } from '../machine.ts';
+import { median } from '../median.ts';
 import { Scene } from './scene.ts';
 
 const { values } = parseArgs({
@@ -17,17 +19,11 @@ const { values } = parseArgs({
 });
 
 const heapBytes = async (): Promise<number> => {
-  globalThis.gc?.();
+  memoryUsed();
   // The memory of typed arrays is freed later.
   await sleep(500);
-  globalThis.gc?.();
-  const { heapUsed, external } = process.memoryUsage();
-  return heapUsed + external;
+  return memoryUsed();
 };
-
-function median(numbers: readonly number[]): number {
-  return numbers.toSorted((a, b) => a - b)[numbers.length >> 1]!;
-}
 
 /** A function of its own, so that nothing keeps the scene before in memory. */
 async function measure(name: PolicyName, workers: number, sessions: number): Promise<string> {

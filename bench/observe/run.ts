@@ -1,4 +1,4 @@
-// What counting and tracing cost a request, in CPU time of the calls alone: node bench/observe/run.ts
+// What counting and tracing cost a request, in CPU time of the calls alone: npm run bench -- observe
 import { Exchange } from '../../router/src/exchange.ts';
 import type { Worker } from '../../router/src/fleet/worker.ts';
 import { Meters, PolicyMeters } from '../../router/src/observe/meters.ts';

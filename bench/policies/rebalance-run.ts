@@ -1,4 +1,4 @@
-// npm run bench:rebalance: what moving unfinished work to other engines changes. Decision 0011 has the figures.
+// npm run bench -- rebalance [traces] [seeds] [least gains]: what moving unfinished work to other engines changes. Decision 0011 has the figures.
 import { defaultEngine } from './engine-options.ts';
 import { policies } from './simulated-policies.ts';
 import type { RebalanceOptions } from './rebalance.ts';

@@ -1,4 +1,4 @@
-// npm run bench:policies: routing policies in a simulated fleet.
+// npm run bench -- policies: routing policies in a simulated fleet.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -21,7 +21,7 @@ const streamPolicies = everyPolicy.replace(',rollout_first', '');
 const batchSeeds = '11,12,13,14,15,16,17,18,19,20';
 const streamSeeds = '41,42,43,44,45,46,47,48,49,50';
 
-const usage = `npm run bench:policies -- [options]
+const usage = `npm run bench -- policies [options]
   --traces A,B     ${everyTrace}; agent@600k runs one with other memory (all of them)
   --policies X,Y   ${Object.keys(policies).join(', ')} (all of them)
   --seeds 1,2,3    one batch or stream each (${batchSeeds}; streams ${streamSeeds})
@@ -96,7 +96,7 @@ policy itself: after an earlier batch (a stream has none), in a first batch, wit
 sessions wait, and with waits of up to 1,800 s instead of 60 s. The others are peers' policies, modelled from their documentation and sources; thunder_agent with its defaults, with
 its option for decay, and as its documentation describes it. How far running routers and engines agree with the simulation:
 [bench/rollout/report.md](../rollout/report.md). To repeat:
-\`npm run bench:policies -- --jobs 2\`.`;
+\`npm run bench -- policies --jobs 2\`.`;
 }
 
 function write(path: string, results: readonly CellResult[]): void {

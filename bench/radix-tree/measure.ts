@@ -1,14 +1,15 @@
 // The cost of the radix tree per request: 2 KB of prompt, 64 tokens with logprobs; with the plugin and without it.
 // Prompts are ids, without tokenising (the last figure includes it).
-import { spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { writeTokenizer } from '../../simulator/src/tokens/tokenizer-files.ts';
 import { decode } from '../../simulator/src/tokens/tokenizer.ts';
-import { endsWithUs } from '../child.ts';
+import { median } from '../median.ts';
 import { cpuMicroseconds, readCpu } from '../proc.ts';
+import { startNode, startRouter } from '../router.ts';
 
 export const RADIX_ROW = 'radix-2k';
 /** µs of CPU per request more than without the plugin, for all threads. */
@@ -25,8 +26,6 @@ const WARM_UP = 70_000;
 /** For prompts as text, where tokenising costs most. */
 const TEXT_WARM_UP = 5_000;
 
-const main = join(import.meta.dirname, '../../router/bin/turnout.js');
-
 /** One setup with its figures, µs of CPU per request of all threads of the router, one per round. */
 export interface RadixFigures {
   readonly name: string;
@@ -40,27 +39,6 @@ export interface RadixResult {
   readonly tree: RadixFigures;
   /** The same with prompts as text, including tokenising. */
   readonly text: RadixFigures;
-}
-
-interface Started {
-  readonly pid: number;
-  readonly found: string;
-}
-
-/** Starts a program; resolves with what `find` matches in its output. */
-function start(args: readonly string[], find: RegExp, stops: (() => void)[]): Promise<Started> {
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-  endsWithUs(child);
-  stops.push(() => void child.kill('SIGKILL'));
-  return new Promise((resolve, reject) => {
-    let text = '';
-    child.on('exit', () => reject(new Error(`it ended: ${text}`)));
-    child.stdout.on('data', (part: Buffer) => {
-      text += part.toString();
-      const found = find.exec(text)?.[1];
-      if (found !== undefined) resolve({ pid: child.pid!, found });
-    });
-  });
 }
 
 let asked = 0;
@@ -124,19 +102,19 @@ export interface RadixRun {
 export async function measureRadix({ requests, rounds, folder, say }: RadixRun): Promise<RadixResult> {
   mkdirSync(folder, { recursive: true });
   writeTokenizer(folder);
-  const stops: (() => void)[] = [];
+  const children: ChildProcess[] = [];
   const plain: RadixFigures = { name: 'plain path', micros: [], loopMicros: [] };
   const tree: RadixFigures = { name: 'radix-tree', micros: [], loopMicros: [] };
   const text: RadixFigures = { name: 'radix-tree, prompts as text', micros: [], loopMicros: [] };
   try {
-    const engine = await start([join(import.meta.dirname, 'engine.ts'), String(PROMPT_TOKENS)], /(\d+)\n/, stops);
-    const options = '--host 127.0.0.1 --port 0 --prometheus-port 0 --disable-health-check --policy least_inflight';
-    const serve = (...more: string[]) =>
-      start(
-        [main, 'serve', ...options.split(' '), '--worker-urls', `http://127.0.0.1:${engine.found}`, ...more],
-        /listening on http:\/\/127\.0\.0\.1:(\d+)/,
-        stops,
-      );
+    const engine = await startNode([join(import.meta.dirname, 'engine.ts'), String(PROMPT_TOKENS)], /(\d+)\n/);
+    children.push(engine.child);
+    const options = ['--host', '127.0.0.1', '--disable-health-check', '--policy', 'least_inflight'];
+    const serve = async (...more: string[]) => {
+      const router = await startRouter([...options, '--worker-urls', `http://127.0.0.1:${engine.found}`, ...more]);
+      children.push(router.child);
+      return { pid: router.child.pid!, port: router.port };
+    };
     const without = await serve();
     const serveTree = () => serve('--tokenizer-path', folder, '--plugin', 'radix-tree:{"verify":false}');
     const setups = [
@@ -145,12 +123,12 @@ export async function measureRadix({ requests, rounds, folder, say }: RadixRun):
       { figures: text, router: await serveTree(), kind: 'text' },
     ] as const;
     for (const { router, kind } of setups) {
-      await load(Number(router.found), kind, kind === 'ids' ? WARM_UP : TEXT_WARM_UP);
+      await load(router.port, kind, kind === 'ids' ? WARM_UP : TEXT_WARM_UP);
     }
     for (let round = 1; round <= rounds; round++) {
       for (const { figures, router, kind } of setups) {
         const before = readCpu([router.pid]);
-        await load(Number(router.found), kind, requests);
+        await load(router.port, kind, requests);
         const after = readCpu([router.pid]);
         figures.micros.push(cpuMicroseconds(before, after) / requests);
         // The first thread of a process has the process's number.
@@ -161,13 +139,10 @@ export async function measureRadix({ requests, rounds, folder, say }: RadixRun):
       }
     }
   } finally {
-    for (const stop of stops) stop();
+    for (const child of children) child.kill('SIGKILL');
   }
   return { plain, tree, text };
 }
-
-export const median = (list: readonly number[]): number =>
-  list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)] ?? Number.NaN;
 
 /** The cost of the tree per request. */
 export const overPlain = ({ plain, tree }: RadixResult): number => median(tree.micros) - median(plain.micros);

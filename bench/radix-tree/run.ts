@@ -1,9 +1,10 @@
-// The row `radix-2k` of the benchmark by itself. `node bench/radix-tree/run.ts [requests] [rounds]`
+// The row `radix-2k` of the benchmark by itself. `npm run bench -- radix-tree [requests] [rounds]`
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { machine } from '../machine.ts';
-import { loopOverPlain, loopTarget, measureRadix, median, overPlain, radixTarget } from './measure.ts';
+import { median } from '../median.ts';
+import { loopOverPlain, loopTarget, measureRadix, overPlain, radixTarget } from './measure.ts';
 
 const requests = Number(process.argv[2] ?? 20_000);
 const rounds = Number(process.argv[3] ?? 5);

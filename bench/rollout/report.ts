@@ -127,8 +127,8 @@ ${loadTable(comparisons)}
 
 \`\`\`sh
 npm ci
-npm run bench:rollout              # about 10 minutes
-npm run bench:rollout -- --quick   # two policies, a short batch, no report
+npm run bench -- rollout              # about 10 minutes
+npm run bench -- rollout --quick   # two policies, a short batch, no report
 \`\`\`
 `;
 }

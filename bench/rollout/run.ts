@@ -1,4 +1,4 @@
-// npm run bench:rollout: does a running router behave as bench/policies predicts?
+// npm run bench -- rollout: does a running router behave as bench/policies predicts?
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ const quickPolicies = ['least_inflight', 'rollout_first'];
 const quickTurns = 4;
 const streamSeconds = { whole: [840, 240], quick: [120, 40] } as const;
 
-const usage = `npm run bench:rollout -- [options]
+const usage = `npm run bench -- rollout [options]
   --policies X,Y       ${names(batchContenders).join(', ')} (default: all)
   --stream             a stream of sessions in place of a batch;
                        policies: ${names(streamContenders).join(', ')}

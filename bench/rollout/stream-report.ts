@@ -106,7 +106,7 @@ ${loadTable(comparisons)}
 \`\`\`sh
 ${installation}
 npm ci
-npm run bench:rollout -- --stream --thunder-agent DIR   # ${Math.ceil((seconds * timeScale) / 60)} minutes
+npm run bench -- rollout --stream --thunder-agent DIR   # ${Math.ceil((seconds * timeScale) / 60)} minutes
 \`\`\`
 `;
 }

@@ -10,13 +10,12 @@ import {
   type SaturationResult,
   isCarried,
 } from './measure.ts';
+import { median } from '../median.ts';
 
 const title = `Streams at saturation, a chunk every ${INTERVAL_MS} ms each`;
 
-type Median = (numbers: readonly number[]) => number;
-
 /** The rates of a contender, each with the medians of its runs. */
-function byRate({ samples }: SaturationResult, median: Median): RateSample[] {
+function byRate({ samples }: SaturationResult): RateSample[] {
   const rates = [...new Set(samples.map(({ rate }) => rate))].toSorted((a, b) => a - b);
   return rates.map((rate) => {
     const own = samples.filter((sample) => sample.rate === rate);
@@ -38,31 +37,31 @@ function byRate({ samples }: SaturationResult, median: Median): RateSample[] {
 }
 
 /** The highest rate below which no rate was late; 0: none. */
-function carried(result: SaturationResult, median: Median): number {
+function carried(result: SaturationResult): number {
   let highest = 0;
-  for (const each of byRate(result, median)) {
+  for (const each of byRate(result)) {
     if (!isCarried(each)) break;
     highest = each.rate;
   }
   return highest;
 }
 
-export function saturationTargetLines(results: readonly SaturationResult[], median: Median): string[][] {
+export function saturationTargetLines(results: readonly SaturationResult[]): string[][] {
   const result = (label: string) => results.find((each) => each.label === label && each.samples.length > 0);
   const auto = result(AUTO);
   if (auto === undefined) return [];
   const lines = [AT_ONCE, PEER].flatMap((label) => {
     const other = result(label);
     if (other === undefined) return [];
-    const ratio = carried(auto, median) / carried(other, median);
+    const ratio = carried(auto) / carried(other);
     return [[title, AUTO, `≥ 2 × the chunks/s of ${label}`, ratio.toFixed(2), ratio >= 2 ? 'yes' : '**no**']];
   });
   const atOnce = result(AT_ONCE);
   if (atOnce === undefined) return lines;
   // Half load is that of a router that delays nothing.
-  const quiet = byRate(atOnce, median).filter(({ cpuShare }) => cpuShare < 0.5);
+  const quiet = byRate(atOnce).filter(({ cpuShare }) => cpuShare < 0.5);
   const highest = Math.max(0, ...quiet.map(({ rate }) => rate));
-  const below = byRate(auto, median).filter(({ rate }) => rate <= highest);
+  const below = byRate(auto).filter(({ rate }) => rate <= highest);
   const delayed = below.reduce((sum, { delayedReads }) => sum + (delayedReads ?? 0), 0);
   const isMet = below.length === 0 ? 'not measured' : delayed === 0 ? 'yes' : '**no**';
   const target = `no read delayed below half load (${highest.toLocaleString('en-US')} chunks/s)`;
@@ -71,11 +70,11 @@ export function saturationTargetLines(results: readonly SaturationResult[], medi
 
 type Table = (head: readonly string[], lines: readonly (readonly string[])[]) => string;
 
-export function saturationSection(results: readonly SaturationResult[], table: Table, median: Median): string[] {
+export function saturationSection(results: readonly SaturationResult[], table: Table): string[] {
   if (results.length === 0) return [];
   const ms = (value: number): string => value.toFixed(1);
   const lines = results.flatMap((result) =>
-    byRate(result, median).map((each) => [
+    byRate(result).map((each) => [
       result.label,
       each.rate.toLocaleString('en-US'),
       `${ms(each.chunkP50Ms)} / ${ms(each.chunkP99Ms)}`,
@@ -89,7 +88,7 @@ export function saturationSection(results: readonly SaturationResult[], table: T
   const notes = results.map((result) => {
     const { label, absence, samples } = result;
     if (samples.length === 0) return `- ${label}: ${absence ?? 'no samples'}`;
-    return `- ${label} carries ${carried(result, median).toLocaleString('en-US')} chunks/s before latency grows`;
+    return `- ${label} carries ${carried(result).toLocaleString('en-US')} chunks/s before latency grows`;
   });
   return [
     `## ${title} (\`${SATURATION_ROW}\`)`,

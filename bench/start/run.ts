@@ -2,15 +2,17 @@
 // bench/start/report.md.
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startSimEngine } from '../../simulator/src/engine.ts';
 import { freePort } from '../../router/test/harness/free-port.ts';
 import { machine } from '../machine.ts';
+import { median } from '../median.ts';
 import { type PeerName, findPeer } from '../peers.ts';
-import { processTree } from '../proc.ts';
+import { processTree, residentBytes } from '../proc.ts';
+import { routerProgram } from '../router.ts';
 
 const RUNS = Number(process.argv[2] ?? 5);
 /** Idle from here on. */
@@ -21,8 +23,6 @@ interface Figures {
   readonly wallMs: number;
   readonly rssMb: number;
 }
-
-const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
 
 async function answers(url: string): Promise<boolean> {
   return fetch(url).then(
@@ -42,12 +42,10 @@ async function measure(command: readonly string[], port: number): Promise<Figure
   while (!(await answers(`http://127.0.0.1:${port}/health`))) await sleep(2);
   const wallMs = performance.now() - beganMs;
   await sleep(SETTLE_MS);
-  const rssKb = processTree(child.pid!)
-    .map((pid) => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1] ?? 0))
-    .reduce((sum, each) => sum + each, 0);
+  const rssMb = residentBytes(processTree(child.pid!)) / 2 ** 20;
   child.kill('SIGTERM');
   await ended;
-  return { wallMs, rssMb: rssKb / 1024 };
+  return { wallMs, rssMb };
 }
 
 /** The package as it is installed: bin and dist, without the sources. */
@@ -86,7 +84,7 @@ try {
   };
   const contenders: [string, ((port: number) => string[]) | null][] = [
     ['turnout, built package', own(join(folder, 'bin/turnout.js'))],
-    ['turnout, checkout', own(join(root, 'router/bin/turnout.js'))],
+    ['turnout, checkout', own(routerProgram)],
     ['vllm-router', peerCommand('vllm-router')],
     ['sglang-router', peerCommand('sglang-router')],
   ];
@@ -106,7 +104,7 @@ try {
   const missing = contenders.filter(([, command]) => command === null).map(([name]) => name);
   const text = `# Start
 
-\`node bench/start/run.ts\`: from the start of the process to the first answer of \`/health\`, one worker, and the resident memory of the process and
+\`npm run bench -- start\`: from the start of the process to the first answer of \`/health\`, one worker, and the resident memory of the process and
 its children ${SETTLE_MS / 1000} s later. Medians of ${RUNS} interleaved runs. Machine: ${machine()}.${missing.length > 0 ? ` Not installed: ${missing.join(', ')}.` : ''}
 
 | router | start | idle memory |

@@ -1,6 +1,5 @@
-// The cost for a stream whose last event is sent only when its turn is stored (--store-wait): the time from the
+// npm run bench -- store-wait: the cost for a stream whose last event is sent only when its turn is stored (--store-wait): the time from the
 // engine's write of that event to its client, with 200 streams at once and SQLite in a data folder.
-import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { type Socket, connect, createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
@@ -8,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { writeTokenizer } from '../../simulator/src/tokens/tokenizer-files.ts';
 import { decode } from '../../simulator/src/tokens/tokenizer.ts';
-import { endsWithUs } from '../child.ts';
+import { startRouter } from '../router.ts';
 
 const STREAMS = 200;
 const EVENTS = 32;
@@ -16,7 +15,6 @@ const EVENT_MS = 50;
 const ROUNDS = 2;
 const WARM_UP_MS = 4_000;
 const MEASURED_MS = 8_000;
-const main = join(import.meta.dirname, '../../router/bin/turnout.js');
 
 const ids = Array.from({ length: EVENTS }, (_, i) => 264 + ((i * 7) % 380));
 const event = (to: number): string =>
@@ -102,20 +100,9 @@ function client(port: number, late: (ms: number) => void, isOver: () => boolean)
 async function measure(engineUrl: string, wait: string): Promise<number[]> {
   const folder = mkdtempSync(join(tmpdir(), 'turnout-bench-'));
   writeTokenizer(folder);
-  const options = ['--port', '0', '--prometheus-port', '0', '--disable-health-check', '--tokenizer-path', folder];
-  options.push('--data-dir', join(folder, 'data'), '--store-wait', wait, '--plugin', 'radix-tree:{"verify":false}');
-  const child = spawn(process.execPath, [main, 'serve', '--worker-urls', engineUrl, ...options], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
-  endsWithUs(child);
-  const port = await new Promise<number>((resolve) => {
-    let text = '';
-    child.stdout.on('data', (part: Buffer) => {
-      text += part.toString();
-      const found = /listening on http:\/\/[^:]+:(\d+)/.exec(text)?.[1];
-      if (found !== undefined) resolve(Number(found));
-    });
-  });
+  const options = ['--disable-health-check', '--tokenizer-path', folder, '--plugin', 'radix-tree:{"verify":false}'];
+  options.push('--data-dir', join(folder, 'data'), '--store-wait', wait, '--worker-urls', engineUrl);
+  const { child, port } = await startRouter(options);
   const late: number[] = [];
   let isMeasured = false;
   let isOver = false;

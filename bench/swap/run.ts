@@ -104,6 +104,6 @@ Lower quartiles of ${SWAPS} swaps in turn, of simulated engines in processes of 
 | --- | --- | --- | --- | --- |
 ${lines.join('\n')}
 
-Run it: \`node bench/swap/run.ts\`.
+Run it: \`npm run bench -- swap\`.
 `,
 );

@@ -1,28 +1,16 @@
 // CPU time of the router for a poll of a Tinker result that is not there yet (answered at once), and for one that fetches a result:
-// node bench/tinker/polls.ts [polls] [connections]
-import { spawn } from 'node:child_process';
+// npm run bench -- tinker-polls [polls] [connections]
 import { once } from 'node:events';
 import { Agent, request } from 'node:http';
-import { join } from 'node:path';
 import { startSimEngine } from '../../simulator/src/engine.ts';
 import { machine } from '../machine.ts';
 import { cpuMicroseconds, processTree, readCpu } from '../proc.ts';
+import { startRouter } from '../router.ts';
 
 const [polls = 20_000, connections = 50] = process.argv.slice(2).map(Number);
 const engine = await startSimEngine({ kind: 'vllm', timeScale: 0 });
-const bin = join(import.meta.dirname, '../../router/bin/turnout.js');
-const options = '--tinker --tinker-poll-secs 0.01 --port 0 --prometheus-port 0 --worker-urls'.split(' ');
-const router = spawn(process.execPath, [bin, 'serve', ...options, engine.url]);
-const url = await new Promise<string>((resolve) => {
-  let said = '';
-  const read = (part: Buffer): void => {
-    said += part.toString();
-    const found = /listening on (http:\/\/[^\s"]+)/.exec(said)?.[1];
-    if (found !== undefined) resolve(found);
-  };
-  router.stdout.on('data', read);
-  router.stderr.on('data', read);
-});
+const options = ['--tinker', '--tinker-poll-secs', '0.01', '--worker-urls', engine.url];
+const { child: router, url } = await startRouter(options);
 const agent = new Agent({ keepAlive: true, maxSockets: connections });
 
 /** As the SDK asks. */

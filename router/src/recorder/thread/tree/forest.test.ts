@@ -298,7 +298,7 @@ test('samples that begin with the same tokens have their own logprobs, each', ()
 });
 
 test('memory stays within its limit', () => {
-  // A million of the same: `node bench/radix-tree/million.ts`.
+  // A million of the same: `npm run bench -- radix-memory`.
   const maxBytes = 8_000_000;
   const forest = new TokenForest({ maxNodes: 1_000_000, maxBytes, keepVersions: 5 });
   const root = forest.root('');

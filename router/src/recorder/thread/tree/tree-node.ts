@@ -103,7 +103,7 @@ export class TreeNode implements Run {
     return this.places !== null;
   }
 
-  /** Never less than what it takes (`bench/radix-tree/million.ts`). */
+  /** Never less than what it takes (`npm run bench -- radix-memory`). */
   get bytes(): number {
     let marks = 0;
     if (this.marks !== null) for (const mark of this.marks) marks += mark.bytes;

@@ -1,5 +1,5 @@
-// A million trajectories in one forest: fails if its memory exceeds the limit at any tenth of them. `node
-// bench/radix-tree/million.ts [inserts]`
+// A million trajectories in one forest: fails if its memory exceeds the limit at any tenth of them. `npm run
+// bench -- radix-memory [inserts]`
 import { memoryUsed } from '../../router/test/harness/memory-used.ts';
 import { TokenForest } from '../../router/src/recorder/thread/tree/forest.ts';
 import { machine } from '../machine.ts';

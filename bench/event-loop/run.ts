@@ -1,4 +1,4 @@
-// node bench/event-loop/bench.ts [--explain] [--input=part of a name] [setup...]: the longest time for which inputs
+// npm run bench -- event-loop [--explain] [--input=part of a name] [setup...]: the longest time for which inputs
 // within the limits block the router's event loop; also the CPU time of the thread in that turn (in the rest it waited
 // for a core or for V8's helper threads), the share of garbage collection, and the longest block of an idle process.
 // `--explain`: where the longest turn was spent.
@@ -7,11 +7,12 @@ import { once } from 'node:events';
 import { createServer, request } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { join } from 'node:path';
+import { endsWithUs } from '../child.ts';
+import { startRouter } from '../router.ts';
 import { type Input, answered, changed, of, plain, streamed } from './inputs.ts';
 import type { Asked, Longest } from './probe.ts';
-import { type Setup, setups } from './setups.ts';
+import { setups } from './setups.ts';
 
-const root = join(import.meta.dirname, '../..');
 const RUNS = 5;
 
 function send(port: number, { name, path, body, chunkBytes, status, answerBytes }: Input): Promise<void> {
@@ -56,23 +57,6 @@ async function sendChunks(port: number, path: string, body: Buffer, chunkBytes: 
 }
 
 const withProbe = ['--import', join(import.meta.dirname, 'probe.ts')];
-
-async function startRouter(
-  { args }: Setup,
-  engines: readonly string[],
-): Promise<{ child: ChildProcess; port: number }> {
-  const options = ['--port', '0', '--prometheus-port', '0', ...args(engines)];
-  const child = spawn(process.execPath, [...withProbe, join(root, 'router/bin/turnout.js'), ...options], {
-    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-  });
-  let text = '';
-  for await (const part of child.stdout! as AsyncIterable<Buffer>) {
-    text += part.toString();
-    const port = /listening on http:\/\/127\.0\.0\.1:(\d+)/.exec(text)?.[1];
-    if (port !== undefined) return { child, port: Number(port) };
-  }
-  throw new Error(text);
-}
 
 async function longest(child: ChildProcess, explains = false): Promise<Longest> {
   child.send({ explains } satisfies Asked);
@@ -142,6 +126,7 @@ const engines = [await startEngine(false), await startEngine(true), await startE
 const idle = spawn(process.execPath, [...withProbe, '--eval', 'process.channel.ref()'], {
   stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
 });
+endsWithUs(idle);
 const words = process.argv.slice(2);
 const explains = words.includes('--explain');
 const inputPart = words.find((word) => word.startsWith('--input='))?.slice(8) ?? '';
@@ -150,7 +135,7 @@ const columns = ['setup', 'input', 'best ms', 'median', 'most', 'idle process, m
 columns.push('at work, best', 'median', 'most', 'collector in that', ...(explains ? ['where'] : []));
 process.stdout.write(`| ${columns.join(' | ')} |\n|${' --- |'.repeat(columns.length)}\n`);
 for (const setup of setups.filter(({ name }) => named.length === 0 || named.includes(name))) {
-  const { child, port } = await startRouter(setup, engines);
+  const { child, port } = await startRouter(setup.args(engines), withProbe);
   await new Promise((resolve) => setTimeout(resolve, 2_000));
   for (const input of setup.inputs({ plain, changed, answered, streamed, of })) {
     if (!input.name.includes(inputPart)) continue;

@@ -1,4 +1,4 @@
-// node bench/prefix-index/bench.ts: block index compared with a radix tree: time per request, memory, and blocks of the
+// npm run bench -- prefix-index: block index compared with a radix tree: time per request, memory, and blocks of the
 // event loop.
 import { spawnSync } from 'node:child_process';
 import { PerformanceObserver, performance } from 'node:perf_hooks';
