@@ -3,6 +3,21 @@ import type { RankLoad } from '../engines/engine.ts';
 import type { Fleet } from './fleet.ts';
 import type { Worker } from './worker.ts';
 
+/** What a worker's engine reports of its load, by rank; null: nothing, or its kind is not known before its first passed health check. */
+export const readLoads = async (worker: Worker, timeoutMs: number): Promise<readonly RankLoad[] | null> =>
+  worker.engine === null ? null : engines[worker.engine].readLoads(worker.asker(timeoutMs)).catch(() => null);
+
+/** Of one rank, or of all ranks of the engine together; null: not known. */
+export function loadAt(loads: readonly RankLoad[] | null, rank: number | null): Omit<RankLoad, 'rank'> | null {
+  if (loads === null) return null;
+  // In a multi-node group, ranks may be named from 0 per node and measured over all nodes.
+  if (rank !== null) return loads.find((load) => load.rank === rank) ?? loads[rank] ?? null;
+  const sum = (what: 'requests' | 'waiting' | 'shown'): number => loads.reduce((total, load) => total + load[what], 0);
+  const uses = loads.flatMap(({ kvUse }) => kvUse ?? []);
+  const kvUse = uses.length === 0 ? null : uses.reduce((total, use) => total + use, 0) / uses.length;
+  return { requests: sum('requests'), waiting: sum('waiting'), shown: sum('shown'), kvUse };
+}
+
 /**
  * Asks engines for their number of requests, so that those of other routers and clients count too: what exceeds this
  * router's own is `worker.foreignLoad`. It stays 0 for an engine that does not report it.
@@ -26,49 +41,30 @@ export class LoadWatch {
 
   #lookAtAll(): void {
     // One answer covers all ranks of an engine.
-    const ranks = new Map<string, Worker[]>();
-    for (const worker of this.#fleet.workers) {
-      // The kind is known after the first passed health check.
-      if (worker.engine === null || this.#asking.has(worker.engineUrl)) continue;
-      const others = ranks.get(worker.engineUrl);
-      if (others === undefined) ranks.set(worker.engineUrl, [worker]);
-      else others.push(worker);
-    }
-    for (const workers of ranks.values()) void this.#look(workers);
+    const byEngine = Map.groupBy(this.#fleet.workers, ({ engineUrl }) => engineUrl);
+    for (const [url, ranks] of byEngine) if (!this.#asking.has(url)) void this.#look(ranks);
   }
 
-  async #look(workers: readonly Worker[]): Promise<void> {
-    const [first] = workers as [Worker];
+  async #look(ranks: readonly Worker[]): Promise<void> {
+    const [first] = ranks as [Worker];
     this.#asking.add(first.engineUrl);
-    const before = workers.map((worker) => this.#fleet.load(worker));
-    const loads = await engines[first.engine!].readLoads(first.asker(this.#timeoutMs)).catch(() => null);
+    const before = ranks.map((worker) => this.#fleet.load(worker));
+    const loads = await readLoads(first, this.#timeoutMs);
     this.#asking.delete(first.engineUrl);
-    for (const [i, worker] of workers.entries()) {
+    for (const [i, worker] of ranks.entries()) {
       // Own requests that began or ended in between must not count as those of others.
       const own = Math.max(before[i]!, this.#fleet.load(worker));
-      const reported = loads === null ? null : sumAt(loads, worker.rank, 'requests');
-      worker.foreignLoad = reported === null ? 0 : Math.max(0, reported - own);
+      worker.foreignLoad = Math.max(0, (loadAt(loads, worker.rank)?.requests ?? 0) - own);
     }
   }
 }
 
 /** Asks the engine of each worker for its load, in the unit that other routers show. @returns -1 if unknown */
 export async function shownLoads(workers: readonly Worker[], timeoutMs: number): Promise<number[]> {
-  const byEngine = Map.groupBy(workers, ({ engineUrl }) => engineUrl);
-  const shown = new Map<Worker, number>();
-  await Promise.all(
-    Array.from(byEngine.values(), async (ranks) => {
-      const [first] = ranks as [Worker];
-      const loads = first.engine === null ? null : await engines[first.engine].readLoads(first.asker(timeoutMs));
-      for (const worker of ranks) shown.set(worker, loads === null ? -1 : (sumAt(loads, worker.rank, 'shown') ?? -1));
-    }),
+  const asked = new Map<string, ReturnType<typeof readLoads>>();
+  for (const worker of workers)
+    if (!asked.has(worker.engineUrl)) asked.set(worker.engineUrl, readLoads(worker, timeoutMs));
+  return Promise.all(
+    workers.map(async ({ engineUrl, rank }) => loadAt((await asked.get(engineUrl))!, rank)?.shown ?? -1),
   );
-  return workers.map((worker) => shown.get(worker)!);
-}
-
-/** @param rank null for the sum of all ranks */
-function sumAt(loads: readonly RankLoad[], rank: number | null, what: 'requests' | 'shown'): number | null {
-  if (rank === null) return loads.reduce((sum, load) => sum + load[what], 0);
-  // In a multi-node group, ranks may be named from 0 per node and measured over all nodes.
-  return (loads.find((load) => load.rank === rank) ?? loads[rank])?.[what] ?? null;
 }

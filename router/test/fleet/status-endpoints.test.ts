@@ -54,6 +54,7 @@ const loadAnswers: readonly [what: string, answers: Record<string, string>, show
   ],
   ['/load of vLLM without metrics', { '/version': '{"version":"0"}', '/load': '{"server_load":4}' }, 4],
   ['-1 for an engine that does not say', {}, -1],
+  ['-1 for a list that is none of loads', { '/model_info': '{"model_path":"m"}', '/v1/loads': '{"loads":[null]}' }, -1],
 ];
 
 test("/get_loads gives each engine's own figure, -1 where it is unknown", async (t) => {

@@ -1,6 +1,6 @@
-import { engines } from '../../engines/engines.ts';
 import type { RankLoad } from '../../engines/engine.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
+import { loadAt, readLoads } from '../../fleet/load-watch.ts';
 import type { Worker } from '../../fleet/worker.ts';
 
 /** Engines that are asked in a second: a few hundred engines are asked once a minute, eight each second. */
@@ -21,16 +21,9 @@ export class EngineLoads {
   }
 
   /** The load of this rank, or of all ranks of its engine; null: not known. */
-  of({ engineUrl, rank }: Worker): Omit<RankLoad, 'rank' | 'shown'> | null {
+  of({ engineUrl, rank }: Worker): ReturnType<typeof loadAt> {
     const loads = this.#loads.get(engineUrl) ?? [];
-    if (rank !== null) return loads.find((load) => load.rank === rank) ?? loads[rank] ?? null;
-    if (loads.length <= 1) return loads[0] ?? null;
-    const uses = loads.flatMap(({ kvUse }) => kvUse ?? []);
-    return {
-      requests: loads.reduce((sum, load) => sum + load.requests, 0),
-      waiting: loads.reduce((sum, load) => sum + load.waiting, 0),
-      kvUse: uses.length === 0 ? null : uses.reduce((sum, use) => sum + use, 0) / uses.length,
-    };
+    return loads.length === 0 ? null : loadAt(loads, rank);
   }
 
   /** Asks the next engines. */
@@ -44,10 +37,9 @@ export class EngineLoads {
 
   async #ask(worker: Worker): Promise<void> {
     const { engine, engineUrl } = worker;
-    // The kind is known after the first passed health check.
     if (engine === null || this.#asking.has(engineUrl)) return;
     this.#asking.add(engineUrl);
-    this.#loads.set(engineUrl, await engines[engine].readLoads(worker.asker(this.#timeoutMs())).catch(() => null));
+    this.#loads.set(engineUrl, await readLoads(worker, this.#timeoutMs()));
     this.#asking.delete(engineUrl);
   }
 }
