@@ -80,7 +80,7 @@ export class Ends implements PairNotes {
     }
     x.status = error.status;
     x.headGoesTo(x.sink);
-    sendError(x.sink, error, x.dialect);
+    sendError(x.sink, error, x.errorFormat);
     this.finish(x, 'refused');
   }
 

@@ -1,16 +1,13 @@
 import type { Placement, Reason, Role, Worker } from './fleet/worker.ts';
 import type { IndexedSetMember } from './kit/indexed-set.ts';
 import type { Usage } from './engines/usage.ts';
-import type { RouterError } from './kit/errors.ts';
+import type { ErrorFormat, RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import { NO_PLUGINS, type PluginChain } from './phases/chain.ts';
 import type { ExchangeView, StateKey } from './phases/exchange-view.ts';
 import type { RequestHead } from './wire/request-head.ts';
 import type { Failure, Result, ResultListener } from './wire/result.ts';
 import type { Sink } from './wire/sink.ts';
-
-/** The error format of the API that was called. */
-export type Dialect = 'openai' | 'anthropic' | 'sglang' | 'plain';
 
 export type Outcome =
   /** The complete response was sent, whatever its status. */
@@ -200,7 +197,7 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   clientPath = '';
   /** The client's target, if a plugin replaced it; else ''. */
   clientTarget = '';
-  dialect: Dialect = 'plain';
+  errorFormat: ErrorFormat = 'plain';
   /** The first key of the request, in the configured order; null: the request has no key, or no policy needs one. */
   key: RoutingKey | null = null;
   /** The group of exchanges with one prompt (GRPO); '': not known. */
@@ -362,6 +359,10 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   ownResponseSent(): void {
     this.body.release();
     this.outcome ??= 'complete';
+  }
+
+  refuseCompression(): void {
+    this.head.drop('accept-encoding');
   }
 
   state<State>(key: StateKey<State>): State | null {

@@ -41,7 +41,8 @@ test('the path decides the dialect, however it is spelled', () => {
     '/v1': 'plain',
     '/': 'plain',
   };
-  for (const [target, dialect] of Object.entries(dialects)) assert.equal(exchangeOf(target).dialect, dialect, target);
+  for (const [target, dialect] of Object.entries(dialects))
+    assert.equal(exchangeOf(target).errorFormat, dialect, target);
 });
 
 test('the target keeps the spelling of the client', () => {

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
+import { generate } from '../engines/dialects/generate.ts';
 import { isGeneration } from '../engines/generation.ts';
-import type { Dialect, Exchange } from '../exchange.ts';
-import { RouterError } from '../kit/errors.ts';
+import type { Exchange } from '../exchange.ts';
+import { type ErrorFormat, RouterError } from '../kit/errors.ts';
 
 /** Eighteen characters per process and six per id: with their prefix, ids look like those of other routers. */
 const idSeed = randomBytes(9).toString('hex');
@@ -12,7 +13,7 @@ let idCount = 36 ** 5;
 const idPrefixes: Readonly<Record<string, string>> = {
   '/v1/chat/completions': 'chatcmpl-',
   '/v1/completions': 'cmpl-',
-  '/generate': 'gnt-',
+  [generate.path]: 'gnt-',
   '/v1/responses': 'resp-',
   '/v1/messages': 'msg_',
 };
@@ -36,7 +37,7 @@ const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
 export function classify(x: Exchange, idHeaders: readonly string[]): RouterError | null {
   const { head } = x;
   x.path = normalPath(head.target);
-  x.dialect = dialectOf(x.path);
+  x.errorFormat = errorFormatOf(x.path);
   x.isGeneration = isGeneration(head.method, x.path);
   if (x.clientTarget !== '') x.clientPath = normalPath(x.clientTarget);
   if (idHeaders.length > 0) readIdHeaders(x, idHeaders);
@@ -87,10 +88,10 @@ function readIdHeaders(x: Exchange, names: readonly string[]): void {
 
 const nextId = (path: string): string => (idPrefixes[path] ?? 'req-') + idSeed + (idCount++).toString(36);
 
-export function dialectOf(path: string): Dialect {
+export function errorFormatOf(path: string): ErrorFormat {
   if (path === '/v1/messages' || path.startsWith('/v1/messages/')) return 'anthropic';
   if (path.startsWith('/v1/') || path.startsWith('/inference/') || path.startsWith('/hot_load/')) return 'openai';
-  return path === '/generate' || path === '/encode' || path === '/classify' ? 'sglang' : 'plain';
+  return path === generate.path || path === '/encode' || path === '/classify' ? 'sglang' : 'plain';
 }
 
 /**

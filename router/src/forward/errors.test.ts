@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Dialect, Exchange } from '../exchange.ts';
-import { RouterError } from '../kit/errors.ts';
+import type { Exchange } from '../exchange.ts';
+import { type ErrorFormat, RouterError } from '../kit/errors.ts';
 import { errorJson, finalEvent } from './errors.ts';
 
 const unknown = new RouterError('model_not_found', 'There is no x.');
-const said = (dialect: Dialect, error = unknown): unknown => JSON.parse(errorJson(error, dialect));
+const said = (format: ErrorFormat, error = unknown): unknown => JSON.parse(errorJson(error, format));
 
 test('an error is worded as the API that was called words its own', () => {
   const message = 'There is no x.';
@@ -40,8 +40,8 @@ test('the Messages API has a word for every status', () => {
 });
 
 test('an error event of the Messages API has its name; within an event nothing can be said', () => {
-  const cut = (dialect: Dialect, isBetweenEvents: boolean): string =>
-    finalEvent({ dialect, activity: { isBetweenEvents } } as unknown as Exchange, unknown);
+  const cut = (format: ErrorFormat, isBetweenEvents: boolean): string =>
+    finalEvent({ errorFormat: format, activity: { isBetweenEvents } } as unknown as Exchange, unknown);
   assert.equal(
     cut('anthropic', true),
     'event: error\ndata: {"type":"error","error":{"type":"not_found_error","message":"There is no x."}}\n\n',

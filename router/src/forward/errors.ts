@@ -1,7 +1,7 @@
 import { STATUS_CODES } from 'node:http';
 import type { Hold } from '../choose/policy.ts';
-import type { Dialect, Exchange } from '../exchange.ts';
-import { type ErrorCode, RouterError } from '../kit/errors.ts';
+import type { Exchange } from '../exchange.ts';
+import { type ErrorFormat, type ErrorCode, RouterError } from '../kit/errors.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
 import type { CutCode, Failure, Result } from '../wire/result.ts';
 import type { Sink } from '../wire/sink.ts';
@@ -16,16 +16,16 @@ const anthropicTypes: Readonly<Record<number, string>> = {
   504: 'timeout_error',
 };
 
-/** An error's JSON in the dialect of the API that was called. */
-export function errorJson(error: RouterError, dialect: Dialect): string {
+/** An error's JSON in the format of the API that was called. */
+export function errorJson(error: RouterError, format: ErrorFormat): string {
   const { message, code, status } = error;
   const type = status < 500 ? 'invalid_request_error' : 'server_error';
-  if (dialect === 'openai') return JSON.stringify({ error: { message, type, param: null, code } });
-  if (dialect === 'anthropic') {
+  if (format === 'openai') return JSON.stringify({ error: { message, type, param: null, code } });
+  if (format === 'anthropic') {
     const named = anthropicTypes[status] ?? (status < 500 ? type : 'api_error');
     return JSON.stringify({ type: 'error', error: { type: named, message } });
   }
-  if (dialect === 'sglang')
+  if (format === 'sglang')
     return JSON.stringify({ error: { message, type, code: status, retryable: error.isRetryable } });
   return JSON.stringify({ error: message, code });
 }
@@ -105,8 +105,8 @@ export const shuttingDown = (): RouterError => new RouterError('shutting_down', 
 export function finalEvent(x: Exchange, error: RouterError): string {
   if (x.activity?.isBetweenEvents !== true) return '';
   // Events of the Messages API have names, and its clients go by them.
-  const name = x.dialect === 'anthropic' ? 'event: error\n' : '';
-  return `${name}data: ${errorJson(error, x.dialect)}\n\n`;
+  const name = x.errorFormat === 'anthropic' ? 'event: error\n' : '';
+  return `${name}data: ${errorJson(error, x.errorFormat)}\n\n`;
 }
 
 /** The thread that reads large bodies has failed. */
@@ -130,8 +130,8 @@ export const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>
   new RouterError('queue_timeout', `Held for ${maxMs} ms (${hold}). Retry later.`);
 
 /** Answers with the router's own error: the whole answer, none of it the engine's. */
-export function sendError(sink: Sink, error: RouterError, dialect: Dialect): void {
-  const body = Buffer.from(errorJson(error, dialect));
+export function sendError(sink: Sink, error: RouterError, format: ErrorFormat): void {
+  const body = Buffer.from(errorJson(error, format));
   sink.head(errorHead(error, body.length));
   sink.body(body, 0, body.length);
   sink.end();

@@ -252,6 +252,9 @@ export const errorTable = {
 
 export type ErrorCode = keyof typeof errorTable;
 
+/** The form in which an API writes errors. */
+export type ErrorFormat = 'openai' | 'anthropic' | 'sglang' | 'plain';
+
 /** An error of the router as a value: it is passed on, not thrown, and has no stack. */
 export class RouterError {
   readonly code: ErrorCode;

@@ -1,4 +1,4 @@
-import { dialectOf, normalPath } from '../classify/classify.ts';
+import { errorFormatOf, normalPath } from '../classify/classify.ts';
 import type { Exchange } from '../exchange.ts';
 import { sendError } from '../forward/errors.ts';
 import type { ErrorCode } from '../kit/errors.ts';
@@ -87,7 +87,8 @@ export class Dispatcher {
     request.signal?.throwIfAborted();
     const call = new Call(request.signal ?? null);
     const head = headOf(request);
-    if (head.refusal !== null) sendError(call.sink, refusalError(head.refusal), dialectOf(normalPath(request.path)));
+    if (head.refusal !== null)
+      sendError(call.sink, refusalError(head.refusal), errorFormatOf(normalPath(request.path)));
     else {
       const body = new RequestBody(this.#retryBudget, (isPaused) => call.pauseBody(isPaused));
       const { body: sent = '' } = request;

@@ -1,5 +1,5 @@
 import type { Cors } from '../admit/cors.ts';
-import { dialectOf, normalPath } from '../classify/classify.ts';
+import { errorFormatOf, normalPath } from '../classify/classify.ts';
 import type { LiveConfig } from '../config/live.ts';
 import { sendError } from '../forward/errors.ts';
 import { addForwarded } from '../forward/headers.ts';
@@ -45,7 +45,7 @@ export function requestEntry({ live, pipeline, meters, refusals, cors }: EntryPa
       meters.headRefused(error.code);
       const path = normalPath(target);
       refusals.refusedHead(error, path);
-      sendError(connection, error, dialectOf(path));
+      sendError(connection, error, errorFormatOf(path));
     },
   };
 }

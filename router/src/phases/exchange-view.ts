@@ -133,4 +133,6 @@ export interface ExchangeView {
   /** What a plugin keeps of this request; null: nothing was set. */
   state<State>(key: StateKey<State>): State | null;
   setState<State>(key: StateKey<State>, state: State | null): void;
+  /** The response will be read or changed: the engine is asked not to compress it. To be called before the request is sent. */
+  refuseCompression(): void;
 }

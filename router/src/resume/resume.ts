@@ -218,8 +218,7 @@ export class Resume implements AfterAttempt {
     followed.generation = null;
     followed.reason = reasonOf(x, worker, facts, body);
     if (followed.reason !== '' || facts === null) return body;
-    // The response has to be read: it may not come compressed.
-    x.head.drop('accept-encoding');
+    x.refuseCompression();
     x.body.keep();
     const generation = new Generation({
       asked: facts,

@@ -106,8 +106,7 @@ export class RolloutRequests implements PluginPhases {
     asking.engine = engineRequest(fields, dialect, asking.layers);
     asking.stream = null;
     if (asking.engine.isWhole) asking.keepAlive?.start(this.#options.keepAliveSecs * 1000);
-    // The response is read: it may not come compressed.
-    x.head.drop('accept-encoding');
+    x.refuseCompression();
     return engineBody(body, fields, asking.engine);
   }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { MemberSearch } from '../../src/recorder/shared/member-search.ts';
+import { MemberSearch } from '../../src/kit/member-search.ts';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { encode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { ChunkedReader } from '../../src/wire/chunked.ts';

@@ -25,7 +25,7 @@ const owners: Readonly<Record<string, string>> = {
   path: 'classify',
   clientPath: 'classify',
   clientTarget: 'phases',
-  dialect: 'classify',
+  errorFormat: 'classify',
   prompt: 'classify',
   isGeneration: 'classify',
   roles: 'classify forward',

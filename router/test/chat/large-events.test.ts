@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
-import { FromCompletion } from '../../src/recorder/shared/from-completion.ts';
+import { FromCompletion } from '../../src/engines/dialects/chat-from-completion.ts';
 import type { ChatRecord } from '../harness/chat-scene.ts';
 import { STREAM_HEAD, startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';

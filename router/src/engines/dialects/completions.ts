@@ -2,9 +2,10 @@ import type { Dialect } from '../../generation/dialect.ts';
 import { usageRules } from '../../generation/join-rules.ts';
 import { readChoices } from './choices.ts';
 
-const asksForIds = { return_token_ids: 'true' };
+/** Members of a request for the ids of sampled tokens: vLLM from 0.10.2 on, SGLang from 0.5.19 on. */
+export const SOME_IDS = { return_token_ids: 'true' };
 /** Also names tokens by their ids in the likeliest ones (vLLM). */
-export const namesIds = { ...asksForIds, return_tokens_as_token_ids: 'true' };
+export const namesIds = { ...SOME_IDS, return_tokens_as_token_ids: 'true' };
 
 /** `/v1/completions` of vLLM 0.33 and SGLang 0.5.23. */
 export const completions: Dialect = {
@@ -17,7 +18,7 @@ export const completions: Dialect = {
     limit: 'max_tokens',
     least: 'min_tokens',
     defaultLimit: 16,
-    asksForIds,
+    asksForIds: SOME_IDS,
     promptScores: { echo: 'false', prompt_logprobs: 'null' },
   },
   joins: {

@@ -72,8 +72,8 @@ export class GenerateDelta implements Delta {
     return topOf(this.info, 'output_top_logprobs');
   }
 
-  promptIds(): null {
-    return null;
+  promptIds(): readonly number[] | null {
+    return triplesOf(this.info, 'input_token_logprobs')?.map(([, id]) => id) ?? null;
   }
 
   spans(): readonly NamedSpan[] {
@@ -185,3 +185,18 @@ function promptLogprobsOf(info: Json | null): readonly PromptToken[] | null {
   const top = info === null ? null : topOf(info, 'input_top_logprobs');
   return own?.map(([logprob], i) => ({ logprob, top: top?.[i] ?? [] })) ?? null;
 }
+
+/** What SGLang says of sampled tokens, in its words. @param finish '': the response is truncated */
+export const metaInfo = (finish: string, ids: Int32Array, logprobs: ArrayLike<number>): object => ({
+  finish_reason: finish === '' ? null : { type: finish },
+  completion_tokens: ids.length,
+  output_token_logprobs: Array.from(ids, (token, i) => [logprobs[i], token, null]),
+});
+
+/** A request for the ids of a text's tokens, which come beside their logprobs. */
+export const promptIdsRequest = (text: string): object => ({
+  text,
+  sampling_params: { max_new_tokens: 0 },
+  return_logprob: true,
+  logprob_start_len: 0,
+});

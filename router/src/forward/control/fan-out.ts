@@ -90,7 +90,7 @@ export class FanOut {
       passedOn = { sink: this.#sinkOf(x, listener), listener: forwarder };
     } else {
       // Compressed responses can't be part of a JSON report.
-      x.head.drop('accept-encoding');
+      x.refuseCompression();
       x.isForEngine = true;
     }
     const send = (): void => void this.#sendAll(x, engines, listener, passedOn);

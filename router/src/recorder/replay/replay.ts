@@ -1,6 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { withMembers } from '../../kit/json-edit.ts';
+import { type Members, withMembers } from '../../kit/json-edit.ts';
 import { chatAnswers, readAnswer } from '../thread/read/read-answer.ts';
+import { CHAT_PATH } from '../../engines/dialects/calls.ts';
+import { chatIds, withoutRefused } from '../../engines/dialects/chat.ts';
 import { dialectOf } from '../../engines/dialects/dialects.ts';
 import { readChat } from '../thread/read/read-chat.ts';
 import { Caller, type CallerAnswer } from './caller.ts';
@@ -89,21 +91,14 @@ async function ask(caller: Caller, call: RecordedCall): Promise<Replayed> {
   }
 }
 
-/** For vLLM and SGLang, which returns the ids of a chat's stream at its end only. An engine ignores unknown fields. */
-const WISHES: Readonly<Record<string, readonly string[]>> = {
-  '/v1/completions': ['return_token_ids'],
-  '/v1/chat/completions': ['return_token_ids', 'return_output_ids_in_sglext'],
-};
-
-/** Also requests the ids of sampled tokens: of a recorded chat the router got them, not the client. */
+/** Also requests the ids of sampled tokens: of a recorded chat the router got them, not the client. An engine ignores unknown members. */
 async function askForIds(caller: Caller, call: RecordedCall): Promise<CallerAnswer> {
-  const wishes = WISHES[call.path] ?? [];
-  const asking = (names: readonly string[]): Promise<CallerAnswer> =>
-    caller.post(call, withMembers(call.body, Object.fromEntries(names.map((name) => [name, 'true']))) ?? call.body);
-  const answer = await asking(wishes);
-  // SGLang (0.5.23) refuses this one in streams of chats.
-  const isRefused = answer.status === 400 && answer.body.includes('return_token_ids is not supported with streaming');
-  return isRefused ? asking(wishes.filter((name) => name !== 'return_token_ids')) : answer;
+  const asking = call.path === CHAT_PATH ? chatIds : (dialectOf(call.path)?.request.asksForIds ?? {});
+  const post = (members: Members): Promise<CallerAnswer> =>
+    caller.post(call, withMembers(call.body, members) ?? call.body);
+  const answer = await post(asking);
+  const others = answer.status === 400 ? withoutRefused(asking, answer.body) : null;
+  return others === null ? answer : post(others);
 }
 
 /** The ids of each sample of an answer; none where the answer does not tell all of them. */

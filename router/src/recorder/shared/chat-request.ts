@@ -12,7 +12,7 @@ export interface ChatRequest {
   readonly model: string;
   /** The engine has to render it: there is more than text in it, or it asks for a rendering of its own. */
   readonly isForeign: boolean;
-  /** Its client's own wishes. */
+  /** Its client's own requested. */
   readonly fields: Readonly<Record<string, unknown>>;
 }
 

@@ -1,6 +1,6 @@
 import { LARGE_BYTES } from '../../threads/sizes.ts';
 import { askingForRawMessages, withoutRawMessages } from './raw-messages.ts';
-import { clientBeginning, clientCopy, clientEvent } from './client-copy.ts';
+import { clientBeginning, clientCopy, clientEvent } from '../../engines/dialects/chat-copy.ts';
 
 /** The calls that need no state of the recorder thread: small bodies are changed on the caller's own thread. */
 export const clientCalls = {

@@ -1,5 +1,5 @@
 import type { ValueCutter } from '../../plugin.ts';
-import { MemberSearch, type OpenValue, keysOf } from './member-search.ts';
+import { MemberSearch, type OpenValue, keysOf } from '../../kit/member-search.ts';
 
 const QUOTE = 0x22;
 const OPEN_ARRAY = 0x5b;

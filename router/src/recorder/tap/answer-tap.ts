@@ -1,8 +1,8 @@
 import type { ResponseObserver } from '../../exchange.ts';
 import { EventEnds } from '../../kit/sse.ts';
 import { type CutTaker, EXPERTS_NAMES, ExpertsCutter } from '../shared/experts-cutter.ts';
-import { MemberSearch, type MemberTaker, type OpenValue, keysOf } from '../shared/member-search.ts';
-import { EventScan, SCANNED, SCANNED_NAMES } from './event-scan.ts';
+import { MemberSearch, type MemberTaker, type OpenValue, keysOf } from '../../kit/member-search.ts';
+import { EventScan, SCANNED, SCANNED_NAMES } from '../../engines/dialects/event-scan.ts';
 import { Gathered } from './gathered.ts';
 
 /** Of a larger answer nothing is kept: such an answer has tensors in it, not tokens alone. */

@@ -71,8 +71,7 @@ export class CallRecorder {
       this.#uncaptured.add(`a request may have ${MAX_BODY_BYTES} bytes`, worker.url);
       return body;
     }
-    // A compressed response could not be read.
-    x.head.drop('accept-encoding');
+    x.refuseCompression();
     const following = x.state(this.#following) ?? {
       request: await copied(body),
       hidesIds: false,

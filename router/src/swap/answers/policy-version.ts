@@ -1,3 +1,5 @@
+import { generate } from '../../engines/dialects/generate.ts';
+import { inference } from '../../engines/dialects/inference.ts';
 import type { Exchange, ResponseObserver } from '../../exchange.ts';
 import type { LoadStage } from '../../weights/engine-weights.ts';
 import type { Worker } from '../../fleet/worker.ts';
@@ -88,7 +90,7 @@ export class PolicyVersion {
     followed.name = names === null ? model : names.model || names.deployment;
     followed.isLabelled = this.#isLabelled(x, model);
     // The label is in the text of the response, which must not be compressed.
-    if (followed.isLabelled) x.head.drop('accept-encoding');
+    if (followed.isLabelled) x.refuseCompression();
     return body;
   }
 
@@ -162,7 +164,9 @@ export class PolicyVersion {
   }
 }
 
+const NAMING: ReadonlySet<string> = new Set([generate.path, inference.path]);
+
 /** SGLang names weights in all its whole responses and in streams of `/generate`, vLLM in `/inference/v1/generate`. */
 function namesWeights({ path }: ExchangeView, { engine }: Worker, { isEventStream }: ResponseHead): boolean {
-  return path.endsWith('/generate') || (engine === 'sglang' && !isEventStream);
+  return NAMING.has(path) || (engine === 'sglang' && !isEventStream);
 }

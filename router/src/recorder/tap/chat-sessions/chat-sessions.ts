@@ -13,7 +13,7 @@ import type { AnswerCapture } from '../answer-capture.ts';
 import { AnswerTap, MAX_ANSWER_BYTES } from '../answer-tap.ts';
 import { MAX_BODY_BYTES, UncapturedLog } from '../exchange-facts.ts';
 import type { ChatOpened } from '../../thread/chat/chat-calls.ts';
-import type { Asked, ClientCopy } from '../../shared/client-copy.ts';
+import type { Asked, ClientCopy } from '../../../engines/dialects/chat-copy.ts';
 import { expertsAside } from '../experts-tap.ts';
 import type { Equality } from '../../thread/chat/equality.ts';
 import type { RequestDefaults } from '../../thread/chat/request-defaults.ts';
@@ -47,7 +47,7 @@ export interface ChatSurroundings {
 }
 
 /** What a thread needs of a chat: plain data. */
-const askedOf = ({ form, wishes }: Asked): Asked => ({ form, wishes });
+const askedOf = ({ form, requested }: Asked): Asked => ({ form, requested });
 
 /** A chat in flight. */
 interface Following {
@@ -196,8 +196,7 @@ export class ChatSessions implements PluginPhases {
     following.opened = opened;
     // The rest of a stream goes on with the choices that have begun.
     if (x.seams.length === 0) following.begun = [];
-    // A compressed response could not be read.
-    x.head.drop('accept-encoding');
+    x.refuseCompression();
     const query = x.head.target.indexOf('?');
     x.engineTarget = query < 0 ? opened.path : opened.path + x.head.target.slice(query);
     // SGLang names versions in whole answers.

@@ -197,8 +197,7 @@ export class RadixTree implements PluginPhases {
   }
 
   #follow(x: Exchange, body: Buffer): Following {
-    // A compressed response could not be read.
-    x.head.drop('accept-encoding');
+    x.refuseCompression();
     const dialect = dialectOf(x.path)!.name;
     const following = isPlainRequest(dialects[dialect], body)
       ? { id: 0, dialect, request: body, opened: null, answer: PLAIN, isBegun: false, bracket: null, capture: null }

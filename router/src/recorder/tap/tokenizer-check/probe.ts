@@ -1,5 +1,7 @@
 import { NoAnswer } from '../../../engines/ask.ts';
+import { generate, promptIdsRequest } from '../../../engines/dialects/generate.ts';
 import type { Worker } from '../../../fleet/worker.ts';
+import { objectIn } from '../../../kit/json-object.ts';
 
 /** An engine that can be asked. */
 type Asked = Pick<Worker, 'url' | 'post'>;
@@ -69,18 +71,12 @@ export async function probe(worker: Asked, encode: (text: string) => Promise<Ids
 
 /** vLLM and SGLang (0.5) take the same words. */
 const tokenize = (worker: Asked, prompt: string): Promise<Ids | null> =>
-  ask(worker, '/tokenize', { prompt, add_special_tokens: true }, (answer) => answer.tokens);
+  ask(worker, '/tokenize', { prompt, add_special_tokens: true }, (json) => objectIn(json)?.['tokens']);
 
 const promptIds = (worker: Asked, text: string): Promise<Ids | null> =>
-  ask(
-    worker,
-    '/generate',
-    { text, sampling_params: { max_new_tokens: 0 }, return_logprob: true, logprob_start_len: 0 },
-    (answer) => {
-      const triples = (answer.meta_info as { input_token_logprobs?: unknown } | undefined)?.input_token_logprobs;
-      return Array.isArray(triples) ? triples.map((triple) => (triple as readonly unknown[])[1]) : null;
-    },
-  );
+  ask(worker, generate.path, promptIdsRequest(text), (json) => {
+    return generate.read(Buffer.from(json), 0)?.deltas[0]?.promptIds() ?? null;
+  });
 
 /**
  * @returns null: the engine knows no such thing, or answers with no ids at all, which says nothing: each text has some. Rejects when
@@ -90,12 +86,12 @@ async function ask(
   worker: Asked,
   path: string,
   question: object,
-  idsOf: (answer: Record<string, unknown>) => unknown,
+  idsOf: (json: string) => unknown,
 ): Promise<Ids | null> {
   const { status, text } = await worker.post(path, JSON.stringify(question), TIMEOUT_MS);
   if (status >= 500 || status === 429 || status === 408) throw new Error(`${path} answers ${status}`);
   if (status !== 200) return null;
-  const ids = idsOf(JSON.parse(text) as Record<string, unknown>);
+  const ids = idsOf(text);
   return Array.isArray(ids) && ids.length > 0 && ids.every((id) => typeof id === 'number') ? ids : null;
 }
 

@@ -13,10 +13,15 @@ import { type ChatRequest, readChatRequest } from '../../shared/chat-request.ts'
 import { loadChatTemplate } from './chat-template.ts';
 import { waitForAnswers } from './open-answers.ts';
 import { Chats } from './chats.ts';
-import { type ChatWishes, type EngineRequest, engineRequest } from './engine-request.ts';
+import {
+  type EngineRequest,
+  type RequestedFields,
+  engineRequest,
+  requestedFields,
+} from '../../../engines/dialects/chat.ts';
 import type { Equality } from './equality.ts';
 import { type ChatCloseCall, type ChatStats, type Claim, type OpenChat, keepAnswer } from './keep-answer.ts';
-import { clientsAnswer, newCall, wishesOf } from './repeats.ts';
+import { clientsAnswer, newCall } from './repeats.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';
 import { type RequestDefaults, withDefaults } from './request-defaults.ts';
 import { noSuchSession } from '../../shared/session-id.ts';
@@ -48,7 +53,7 @@ export type ChatOpened =
       readonly isStream: boolean;
       /** How many the request asks for. */
       readonly choices: number;
-      readonly wishes: ChatWishes;
+      readonly requested: RequestedFields;
       readonly problem: null;
     }
   | ChatProblem;
@@ -215,11 +220,21 @@ export function chatCalls({
       const options = { maxModelLen, takesIds, hidesExperts, trimsStop: isInPath };
       const made = engineRequest(engine, request, promptIds, options);
       known.isExact = made.isExact;
-      const wishes = hidesExperts ? { ...wishesOf(request), return_routed_experts: false } : wishesOf(request);
+      const requested = hidesExperts
+        ? { ...requestedFields(request), return_routed_experts: false }
+        : requestedFields(request);
       const { path, form } = made;
-      Object.assign(known.call, { form, wishes });
+      Object.assign(known.call, { form, requested });
       const { isStream } = request;
-      return { body: new Uint8Array(made.body), path, form, isStream, choices: known.choices, wishes, problem: null };
+      return {
+        body: new Uint8Array(made.body),
+        path,
+        form,
+        isStream,
+        choices: known.choices,
+        requested,
+        problem: null,
+      };
     },
 
     /** The state of a call that may be a repetition; null: it is the first one, and in flight from now on. */

@@ -2,6 +2,7 @@ import { type Turn, latencyOf } from '../../shared/turn.ts';
 import type { ChatSession } from './chat-session.ts';
 import { asNumbers } from '../logprobs.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
+import { metaInfo } from '../../../engines/dialects/generate.ts';
 import { answerValues, readChatAnswer } from '../read/read-answer.ts';
 import { idsUpTo } from './session-tree.ts';
 
@@ -75,9 +76,7 @@ function responseOf({ answer }: Turn, request: string, pieces: TokenPieces): str
       logprobs: null,
       finish_reason: finishReason || null,
       meta_info: {
-        finish_reason: finishReason === '' ? null : { type: finishReason },
-        completion_tokens: ids.length,
-        output_token_logprobs: Array.from(ids, (token, i) => [numbers[i], token, null]),
+        ...metaInfo(finishReason, ids, numbers),
         // Not of SGLang: positions whose 0 is no logprob.
         unknown_logprobs: unknown,
       },

@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto';
 import { EventSplitter, joined } from '../../../kit/sse.ts';
 import type { ChatRequest } from '../../shared/chat-request.ts';
-import { clientCopy, withoutOurs } from '../../shared/client-copy.ts';
-import type { ChatWishes, EngineRequest } from './engine-request.ts';
-import { FromCompletion } from '../../shared/from-completion.ts';
+import { clientCopy, withoutOurs } from '../../../engines/dialects/chat-copy.ts';
+import { type EngineRequest, type RequestedFields, requestedFields } from '../../../engines/dialects/chat.ts';
+import { FromCompletion } from '../../../engines/dialects/chat-from-completion.ts';
 
 /** A call that its client may repeat with the same id. */
 export interface Repeatable {
   readonly digest: string;
   isStream: boolean;
   form: EngineRequest['form'];
-  wishes: ChatWishes;
+  requested: RequestedFields;
   /** The turn with its answer; null: it is in flight. */
   turn: string | null;
 }
@@ -39,21 +39,6 @@ export class Repeats {
   }
 }
 
-/** Of the wishes of a request those that its answer depends on. */
-const WISHES = [
-  'logprobs',
-  'top_logprobs',
-  'return_meta_info',
-  'return_prompt_token_ids',
-  'return_token_ids',
-  'return_output_ids_in_sglext',
-  'return_input_ids_in_sglext',
-  'stream_options',
-];
-
-export const wishesOf = ({ fields }: ChatRequest): ChatWishes =>
-  Object.fromEntries(WISHES.map((name) => [name, fields[name] ?? null]));
-
 /** The call of a turn that is in a store, as it was known to the router that wrote it. */
 export const storedCall = (
   request: ChatRequest,
@@ -63,7 +48,7 @@ export const storedCall = (
   digest: digestOf(request.body),
   isStream: request.isStream,
   form: answer?.object === 'text_completion' ? 'completion' : 'chat',
-  wishes: wishesOf(request),
+  requested: requestedFields(request),
   turn,
 });
 
@@ -72,7 +57,7 @@ export const newCall = (body: Uint8Array): Repeatable => ({
   digest: digestOf(body),
   isStream: false,
   form: 'chat',
-  wishes: {},
+  requested: {},
   turn: null,
 });
 
@@ -81,12 +66,12 @@ const digestOf = (body: Uint8Array): string => createHash('sha256').update(body)
 const DONE = Buffer.from('data: [DONE]\n\n');
 
 /** An engine's answer as its client got it. */
-export function clientsAnswer({ form, wishes, isStream }: Repeatable, answer: Uint8Array): Buffer {
+export function clientsAnswer({ form, requested, isStream }: Repeatable, answer: Uint8Array): Buffer {
   const bytes = Buffer.from(answer);
-  if (!isStream) return clientCopy(bytes, { form, wishes }).bytes;
-  const fromCompletion = form === 'completion' ? new FromCompletion(wishes) : null;
+  if (!isStream) return clientCopy(bytes, { form, requested }).bytes;
+  const fromCompletion = form === 'completion' ? new FromCompletion(requested) : null;
   const events = new EventSplitter(joined).push(bytes);
   // A kill of the router may have kept what ends the stream from the record.
   if (!events.at(-1)?.includes(DONE)) events.push(DONE);
-  return Buffer.concat(events.map((event) => fromCompletion?.event(event) ?? withoutOurs(event, wishes).bytes));
+  return Buffer.concat(events.map((event) => fromCompletion?.event(event) ?? withoutOurs(event, requested).bytes));
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { MemberSearch, keysOf } from '../shared/member-search.ts';
+import { MemberSearch, keysOf } from '../../kit/member-search.ts';
 import { EventScan, SCANNED_NAMES } from './event-scan.ts';
 
 function scanned(bytes: Buffer, cuts: readonly number[]): EventScan {

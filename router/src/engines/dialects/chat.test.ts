@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readChatRequest } from '../../shared/chat-request.ts';
-import { engineRequest } from './engine-request.ts';
+import { readChatRequest } from '../../recorder/shared/chat-request.ts';
+import { engineRequest } from './chat.ts';
 
 const OPTIONS = { maxModelLen: 100, takesIds: true, hidesExperts: false, trimsStop: false };
 

@@ -1,4 +1,4 @@
-import type { OpenValue } from '../shared/member-search.ts';
+import type { OpenValue } from '../../kit/member-search.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

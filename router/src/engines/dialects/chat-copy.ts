@@ -1,8 +1,8 @@
 import { completed } from '../../kit/json-complete.ts';
 import { JsonEdit } from '../../kit/json-edit.ts';
 import { scanItems } from '../../kit/json-scan.ts';
-import type { ChatWishes, EngineRequest } from '../thread/chat/engine-request.ts';
-import { FromCompletion } from './from-completion.ts';
+import type { RequestedFields, EngineRequest } from './chat.ts';
+import { FromCompletion } from './chat-from-completion.ts';
 
 const OPENING_BRACE = 0x7b;
 const OPENING_BRACKET = 0x5b;
@@ -18,7 +18,7 @@ export interface ClientCopy {
 /** What its client asked for, and in which form its engine was asked. */
 export interface Asked {
   readonly form: EngineRequest['form'];
-  readonly wishes: ChatWishes;
+  readonly requested: RequestedFields;
 }
 
 /** The beginning of an answer, or of an event of a stream, up to a value: as its client gets it, completed. */
@@ -33,9 +33,9 @@ export function clientBeginning(
 }
 
 /** @param bytes a whole answer */
-export function clientCopy(bytes: Buffer, { form, wishes }: Asked): ClientCopy {
-  if (form !== 'completion') return withoutOurs(bytes, wishes);
-  const fromCompletion = new FromCompletion(wishes);
+export function clientCopy(bytes: Buffer, { form, requested }: Asked): ClientCopy {
+  if (form !== 'completion') return withoutOurs(bytes, requested);
+  const fromCompletion = new FromCompletion(requested);
   return { bytes: fromCompletion.body(bytes), hasIds: fromCompletion.hasIds };
 }
 
@@ -46,9 +46,9 @@ export interface ClientEvent {
 }
 
 /** @param begun the choices that had begun before this event */
-export function clientEvent(event: Buffer, { form, wishes }: Asked, begun: readonly string[]): ClientEvent {
-  if (form !== 'completion') return { bytes: withoutOurs(event, wishes).bytes, begun };
-  const fromCompletion = new FromCompletion(wishes, begun);
+export function clientEvent(event: Buffer, { form, requested }: Asked, begun: readonly string[]): ClientEvent {
+  if (form !== 'completion') return { bytes: withoutOurs(event, requested).bytes, begun };
+  const fromCompletion = new FromCompletion(requested, begun);
   return { bytes: fromCompletion.event(event), begun: fromCompletion.begun };
 }
 
@@ -56,16 +56,16 @@ export function clientEvent(event: Buffer, { form, wishes }: Asked, begun: reado
  * Cuts out of a chat's answer, or of an event of its stream, what only the router asked for; all other bytes stay.
  * @param bytes the JSON, or an event with it
  */
-export function withoutOurs(bytes: Buffer, wishes: ChatWishes): ClientCopy {
+export function withoutOurs(bytes: Buffer, requested: RequestedFields): ClientCopy {
   const start = bytes.indexOf(OPENING_BRACE);
   if (start < 0) return { bytes, hasIds: false };
-  const wants = (name: string): boolean => wishes[name] === true;
+  const wants = (name: string): boolean => requested[name] === true;
   const wantsTokenIds = wants('return_token_ids');
-  const options = wishes.stream_options as { readonly continuous_usage_stats?: unknown } | null | undefined;
+  const options = requested.stream_options as { readonly continuous_usage_stats?: unknown } | null | undefined;
   const hasCounts = bytes.subarray(0, start).includes('data:') && options?.continuous_usage_stats !== true;
   const edit = new JsonEdit(bytes);
   /** Its request did not ask for them, and got them by an option. */
-  const hidesExperts = wishes.return_routed_experts === false;
+  const hidesExperts = requested.return_routed_experts === false;
   let hasIds = false;
   let hasChoices = false;
   let isOursAlone = false;

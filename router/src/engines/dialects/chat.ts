@@ -1,7 +1,15 @@
-import type { EngineKind } from '../../../engines/engine.ts';
-import { type Members, withMembers, withoutMembers } from '../../../kit/json-edit.ts';
-import { CHAT_PATH } from '../../../engines/dialects/calls.ts';
-import { type ChatRequest } from '../../shared/chat-request.ts';
+import type { EngineKind } from '../engine.ts';
+import { type Members, withMembers, withoutMembers } from '../../kit/json-edit.ts';
+import { CHAT_PATH } from './calls.ts';
+import { SOME_IDS, completions } from './completions.ts';
+
+/** A request to `/v1/chat/completions`. */
+export interface ChatBody {
+  readonly body: Buffer;
+  readonly isStream: boolean;
+  /** Its members. */
+  readonly fields: Readonly<Record<string, unknown>>;
+}
 
 /** The request for an engine, and the parts of its response that only the router asked for. */
 export interface EngineRequest {
@@ -26,7 +34,7 @@ export interface EngineOptions {
 }
 
 /** What the client asked for itself. */
-export type ChatWishes = Readonly<Record<string, unknown>>;
+export type RequestedFields = Readonly<Record<string, unknown>>;
 
 /** Members that `/v1/completions` ignores or reads differently. */
 const CHAT_ONLY = [
@@ -54,7 +62,7 @@ const CHAT_ONLY = [
  * @param ids null: the engine renders
  */
 function forSglang(
-  request: ChatRequest,
+  request: ChatBody,
   ids: Int32Array | null,
   { hidesExperts, trimsStop }: EngineOptions,
 ): EngineRequest {
@@ -62,16 +70,16 @@ function forSglang(
   const wantsExperts = fields.return_routed_experts === true && !hidesExperts;
   // With `meta_info` it returns routed experts only there, where a client that did not ask for it does not look.
   const isExtended = isStream || (wantsExperts && fields.return_meta_info !== true);
-  const wishes: Record<string, string> = isExtended
+  const requested: Record<string, string> = isExtended
     ? { logprobs: 'true', return_output_ids_in_sglext: 'true' }
     : { logprobs: 'true', return_meta_info: 'true' };
   // SGLang leaves out events without text, with their token ids: the counts show that ids are missing.
-  if (isStream) wishes.stream_options = JSON.stringify({ ...optionsOf(fields), continuous_usage_stats: true });
-  if (trimsStop && fields.no_stop_trim === true) wishes.no_stop_trim = 'false';
-  if (ids !== null) wishes.input_ids = `[${ids.join(',')}]`;
-  else if (isExtended) wishes.return_input_ids_in_sglext = 'true';
-  else wishes.return_prompt_token_ids = 'true';
-  return { body: setting(request.body, wishes), path: CHAT_PATH, form: 'chat', isExact: ids !== null };
+  if (isStream) requested.stream_options = JSON.stringify({ ...optionsOf(fields), continuous_usage_stats: true });
+  if (trimsStop && fields.no_stop_trim === true) requested.no_stop_trim = 'false';
+  if (ids !== null) requested.input_ids = `[${ids.join(',')}]`;
+  else if (isExtended) requested.return_input_ids_in_sglext = 'true';
+  else requested.return_prompt_token_ids = 'true';
+  return { body: setting(request.body, requested), path: CHAT_PATH, form: 'chat', isExact: ids !== null };
 }
 
 /**
@@ -79,13 +87,13 @@ function forSglang(
  * messages itself and returns the ids.
  * @param maxModelLen 0: not known
  */
-function forVllm(request: ChatRequest, ids: Int32Array | null, maxModelLen: number): EngineRequest {
+function forVllm(request: ChatBody, ids: Int32Array | null, maxModelLen: number): EngineRequest {
   const { fields } = request;
   const limit = fields.max_completion_tokens ?? fields.max_tokens ?? null;
   // Without a limit a completion has 16 tokens, and a chat as many as fit.
   const maxTokens = limit ?? (ids !== null && maxModelLen > ids.length ? maxModelLen - ids.length : null);
   if (ids === null || maxTokens === null) {
-    const body = setting(request.body, { logprobs: 'true', return_token_ids: 'true' });
+    const body = setting(request.body, { logprobs: 'true', ...SOME_IDS });
     return { body, path: CHAT_PATH, form: 'chat', isExact: false };
   }
   const top = fields.logprobs === true && typeof fields.top_logprobs === 'number' ? fields.top_logprobs : 0;
@@ -93,12 +101,12 @@ function forVllm(request: ChatRequest, ids: Int32Array | null, maxModelLen: numb
     prompt: `[${ids.join(',')}]`,
     max_tokens: JSON.stringify(maxTokens),
     logprobs: String(top),
-    return_token_ids: 'true',
+    ...SOME_IDS,
   });
-  return { body, path: '/v1/completions', form: 'completion', isExact: true };
+  return { body, path: completions.path, form: 'completion', isExact: true };
 }
 
-const optionsOf = ({ stream_options: options }: ChatRequest['fields']): object =>
+const optionsOf = ({ stream_options: options }: ChatBody['fields']): object =>
   typeof options === 'object' && options !== null ? options : {};
 
 /** A chat's body is an object: it was read. */
@@ -107,7 +115,7 @@ const setting = (body: Buffer, members: Members): Buffer => withMembers(body, me
 /** @param ids null: they are not known */
 export function engineRequest(
   kind: EngineKind,
-  request: ChatRequest,
+  request: ChatBody,
   ids: Int32Array | null,
   options: EngineOptions,
 ): EngineRequest {
@@ -118,4 +126,28 @@ export function engineRequest(
   const { tools } = request.fields;
   const hasTools = Array.isArray(tools) && tools.length > 0;
   return forVllm(request, hasTools ? null : given, maxModelLen);
+}
+
+/** Members on which it depends what of a response the client gets. */
+const REQUESTED = [
+  'logprobs',
+  'top_logprobs',
+  'return_meta_info',
+  'return_prompt_token_ids',
+  'return_token_ids',
+  'return_output_ids_in_sglext',
+  'return_input_ids_in_sglext',
+  'stream_options',
+];
+
+export const requestedFields = ({ fields }: Pick<ChatBody, 'fields'>): RequestedFields =>
+  Object.fromEntries(REQUESTED.map((name) => [name, fields[name] ?? null]));
+
+/** Members of a request for the ids of sampled tokens; SGLang (0.5.23) returns those of a stream at its end only. */
+export const chatIds: Members = { ...SOME_IDS, return_output_ids_in_sglext: 'true' };
+
+/** @returns members in place of `asked`, for an engine that refused those; null: the engine refused something else. SGLang 0.5.23, for streams. */
+export function withoutRefused(asked: Members, refusal: string): Members | null {
+  const { return_token_ids: refused, ...others } = asked;
+  return refused !== undefined && refusal.includes('return_token_ids is not supported with streaming') ? others : null;
 }

@@ -1,6 +1,6 @@
 import { JsonEdit } from '../../kit/json-edit.ts';
 import { scanItems } from '../../kit/json-scan.ts';
-import type { ChatWishes } from '../thread/chat/engine-request.ts';
+import type { RequestedFields } from './chat.ts';
 
 const OPENING_BRACE = 0x7b;
 
@@ -17,13 +17,13 @@ interface CompletionLogprobs {
 export class FromCompletion {
   /** Ids of sampled tokens were seen. */
   hasIds = false;
-  readonly #wishes: ChatWishes;
+  readonly #requested: RequestedFields;
   /** Choices of a stream that have begun. */
   readonly #begun: Set<string>;
 
   /** @param begun choices of a stream that have begun elsewhere */
-  constructor(wishes: ChatWishes, begun: readonly string[] = []) {
-    this.#wishes = wishes;
+  constructor(requested: RequestedFields, begun: readonly string[] = []) {
+    this.#requested = requested;
     this.#begun = new Set(begun);
   }
 
@@ -73,7 +73,7 @@ export class FromCompletion {
 
   #choice(edit: JsonEdit, name: string, start: number, end: number, onChoice: (index: string) => void): void {
     const { bytes } = edit;
-    const wishes = this.#wishes;
+    const requested = this.#requested;
     edit.members(start, end, (is, { from, valueStart, to }) => {
       if (is('index')) onChoice(bytes.toString('latin1', valueStart, to));
       else if (is('text')) {
@@ -86,17 +86,17 @@ export class FromCompletion {
       } else if (is('logprobs')) edit.replace(valueStart, to, this.#logprobs(bytes.toString('utf8', valueStart, to)));
       else if (is('token_ids')) {
         this.hasIds ||= bytes[valueStart] === 0x5b;
-        if (wishes.return_token_ids !== true) edit.replace(valueStart, to, 'null');
+        if (requested.return_token_ids !== true) edit.replace(valueStart, to, 'null');
       } else if (is('prompt_logprobs')) return false;
-      else if (is('prompt_token_ids')) return wishes.return_token_ids === true;
+      else if (is('prompt_token_ids')) return requested.return_token_ids === true;
       return true;
     });
   }
 
   #logprobs(json: string): string {
-    if (this.#wishes.logprobs !== true || json === 'null') return 'null';
+    if (this.#requested.logprobs !== true || json === 'null') return 'null';
     const { tokens, token_logprobs: logprobs, top_logprobs: tops } = JSON.parse(json) as CompletionLogprobs;
-    const count = typeof this.#wishes.top_logprobs === 'number' ? this.#wishes.top_logprobs : 0;
+    const count = typeof this.#requested.top_logprobs === 'number' ? this.#requested.top_logprobs : 0;
     const scored = (token: string, logprob: number | null) => ({ token, logprob, bytes: [...Buffer.from(token)] });
     const content = tokens.map((token, i) => ({
       ...scored(token, logprobs[i] ?? null),
