@@ -7,7 +7,7 @@ import { Failover } from '../forward/failover.ts';
 import { Forwarder } from '../forward/forward.ts';
 import { forwardOptions } from '../forward/forward-options.ts';
 import { pairStyleOf } from '../forward/pd/pair-style.ts';
-import { addRankField } from '../forward/rank-field.ts';
+import { addDataParallelRank } from '../plugins/data-parallel-rank.ts';
 import { requestEntry } from '../listen/request-entry.ts';
 import { healthFeedback } from '../observe/health-feedback.ts';
 import { controlLog, requestLogOptions, requestLogs } from '../observe/request-logs.ts';
@@ -51,7 +51,7 @@ export function makeRequestPath(parts: Own) {
     ...(resume === null ? [] : [resume.plugin]),
     ...guards,
   ]);
-  addRankField(fleet, plugins, bodyThread);
+  addDataParallelRank(fleet, plugins, bodyThread);
   const kind = pairKind(config);
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const pairs = pairStyleOf(kind, pairOptions, clock, bodyThread);

@@ -1,23 +1,13 @@
 import type { PairKind } from '../config/pairs.ts';
 import { steersEngine } from '../engines/controls.ts';
+import { sglangPairPaths, vllmPairPaths } from '../engines/dialects/pairs.ts';
 import { isGeneration, isSafe } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Role } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 
-/** The paths on which SGLang 0.5.23 accepts the fields of a pair. */
-const pairPaths: ReadonlySet<string> = new Set(['/generate', '/v1/completions', '/v1/chat/completions']);
 /** Text to ids and back: no model runs. */
 const tokenizerPaths: ReadonlySet<string> = new Set(['/tokenize', '/detokenize', '/v1/tokenize', '/v1/detokenize']);
-
-/** The paths on which vLLM 0.32.0 accepts and returns `kv_transfer_params`. */
-const vllmPairPaths: ReadonlySet<string> = new Set([
-  '/v1/completions',
-  '/v1/chat/completions',
-  '/v1/responses',
-  '/v1/messages',
-  '/inference/v1/generate',
-]);
 
 const PAIR: readonly Role[] = ['prefill', 'decode'];
 const PREFILL: readonly Role[] = ['prefill'];
@@ -31,11 +21,11 @@ const DECODE: readonly Role[] = ['decode'];
 function assignRoles(x: Exchange): RouterError | null {
   const { path } = x;
   const { method } = x.head;
-  if (method === 'POST' && pairPaths.has(path)) x.roles = PAIR;
+  if (method === 'POST' && sglangPairPaths.has(path)) x.roles = PAIR;
   else if (tokenizerPaths.has(path)) x.roles = PREFILL;
   else if (isSafe(method) || (steersEngine(path) && !endsInGeneration(path))) x.roles = DECODE;
   else {
-    const served = [...pairPaths].join(', ');
+    const served = [...sglangPairPaths].join(', ');
     return new RouterError('not_with_pairs', `Prefill/decode pairs serve POST ${served}, not this path.`);
   }
   return null;

@@ -1,5 +1,6 @@
 import { type BodyFacts, type BodyQuestion, BodyScan } from '../classify/body-scan.ts';
 import { readPreviousResponse } from '../classify/previous-response.ts';
+import { withNamespace, withRank } from '../engines/dialects/request-fields.ts';
 import { type ErrorCode, RouterError } from '../kit/errors.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
@@ -8,8 +9,6 @@ import { isForOne } from './pd/for-one.ts';
 import { eventWithLists, packedLists, withLists } from './pd/logprobs.ts';
 import { eventWithKnown, readPrefill, withKnown } from './pd/vllm-answers.ts';
 import { decodeBody, prefillBody } from './pd/vllm-bodies.ts';
-import { withNamespace } from './namespace-field.ts';
-import { withRank } from './rank-field.ts';
 
 /** A RouterError in a form that can be sent between threads. */
 export interface Refusal {

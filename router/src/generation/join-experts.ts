@@ -1,10 +1,10 @@
-import { readNpyHead } from '../kit/npy.ts';
+import { type NpyHead, readNpyHead } from '../kit/npy.ts';
 
 /**
- * Routed experts of a generation in two parts, as JSON strings of base64. Each part has a row for each token but its last one, so the rows of
- * the second part are those of all tokens, because its engine computed the tokens of the first part again with the prompt. The rows that the
- * first engine computed are kept: the parts differ only in their number of rows, so the bytes of the first part replace the beginning of the
- * second part's.
+ * The routed experts of a generation that two engines computed, as JSON strings of base64: a .npy file (vLLM), or raw numbers (SGLang). Each
+ * part has a row for each token but its last one, so the rows of the second part are those of all tokens. The rows that the first engine
+ * computed are kept: they replace the beginning of the second part's, whose engine computed these tokens with the prompt, or, as a decode
+ * engine, not at all.
  *
  * @returns null if these are not two parts of one generation; the second part's rows stay
  */
@@ -12,13 +12,21 @@ export function joinedExperts(first: Buffer, second: Buffer): Buffer | null {
   const before = decoded(first);
   const after = decoded(second);
   if (before === null || after === null) return null;
-  // SGLang returns the numbers without a head.
-  const [headBefore, head] = [readNpyHead(before)?.end ?? 0, readNpyHead(after)?.end ?? 0];
-  if ((headBefore === 0) !== (head === 0)) return null;
-  const bytes = before.length - headBefore;
-  if (bytes > after.length - head) return null;
-  before.copy(after, head, headBefore);
+  const [head, own] = [readNpyHead(before), readNpyHead(after)];
+  if (head === null || own === null) {
+    if (head !== own || before.length > after.length) return null;
+  } else {
+    const row = rowOf(after, own);
+    if (row === null || row !== rowOf(before, head)) return null;
+  }
+  before.copy(after, own?.end ?? 0, head?.end ?? 0);
   return Buffer.from(`"${after.toString('base64')}"`);
+}
+
+/** Type, shape and bytes of a row; null: not known. */
+function rowOf(file: Buffer, { type, shape, end }: NpyHead): string | null {
+  const bytes = (file.length - end) / Math.max(1, shape?.[0] ?? 0);
+  return shape !== null && Number.isInteger(bytes) ? `${type} ${shape.slice(1).join()} ${bytes}` : null;
 }
 
 /** null: not a string, because the engine returned no experts. */

@@ -59,6 +59,15 @@ export class Json {
     return this.bytes[this.start] === QUOTE;
   }
 
+  get isNull(): boolean {
+    return this.bytes[this.start] === N;
+  }
+
+  /** The object has no members. */
+  get isEmpty(): boolean {
+    return this.#members().length === 0;
+  }
+
   /** Where a member is, even if its value is `null`; null: it is absent. */
   place(name: string): MemberPlace | null {
     const index = this.#members();
@@ -93,6 +102,16 @@ export class Json {
     const items: Json[] = [];
     scanItems(this.bytes, this.start, this.end, (start, end) => void items.push(new Json(this.bytes, start, end)));
     return items;
+  }
+
+  /** True if one of the items of a list passes the test, which gets no item after that. */
+  some(test: (item: Json) => boolean): boolean {
+    let passed = false;
+    scanItems(this.bytes, this.start, this.end, (start, end) => {
+      passed = test(new Json(this.bytes, start, end));
+      return !passed;
+    });
+    return passed;
   }
 
   /** The first item of a list; null: there is none, or it is `null`. */

@@ -1,4 +1,4 @@
-import { withNamespace } from '../forward/namespace-field.ts';
+import { withNamespace } from '../engines/dialects/request-fields.ts';
 import { withMembers, withoutMembers } from '../kit/json-edit.ts';
 import { MemberFinder } from '../kit/json-scan.ts';
 import type { RolloutFields } from './fields.ts';

@@ -103,7 +103,14 @@ export class GenerateDelta implements Delta {
   }
 }
 
-function read(bytes: Buffer, start: number): Answer | null {
+/** What `/generate` returns of the prompt's tokens, which a prefill engine computed: lists in `meta_info`. */
+export const PROMPT_LISTS = ['input_token_logprobs', 'input_top_logprobs', 'input_token_ids_logprobs'] as const;
+
+/** @returns null: it is no response of this API */
+export function readGenerate(
+  bytes: Buffer,
+  start: number,
+): (Answer & { readonly deltas: readonly GenerateDelta[] }) | null {
   const list = new Json(bytes, start, bytes.length);
   const answers = list.isList ? list.items() : [Json.object(bytes, start)];
   const deltas = answers.flatMap((answer, position) => {
@@ -156,7 +163,7 @@ export const generate: Dialect = {
       routed_experts: 'experts',
     },
   },
-  read,
+  read: readGenerate,
 };
 
 /** @returns the status of an engine's error; 0: it has none. null: no error */

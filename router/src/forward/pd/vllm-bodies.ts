@@ -1,72 +1,44 @@
+import { inference } from '../../engines/dialects/inference.ts';
+import { LATER_BOUND, promptQuestions, vllmPairPaths } from '../../engines/dialects/pairs.ts';
 import { type Members, withMembers, withoutMembers } from '../../kit/json-edit.ts';
-import { MemberFinder } from '../../kit/json-scan.ts';
-
-/**
- * What a path calls the bound on its answer. With `min_tokens` the one token of a prefill engine is never an end: of those older
- * vLLM hands nothing over.
- */
-const answerBounds: Readonly<Record<string, readonly string[]>> = {
-  '/v1/completions': ['max_tokens', 'min_tokens'],
-  '/v1/chat/completions': ['max_tokens', 'min_tokens'],
-  '/v1/messages': ['max_tokens', 'min_tokens'],
-  '/v1/responses': ['max_output_tokens'],
-  '/inference/v1/generate': ['max_tokens', 'min_tokens'],
-};
-
-const NESTED = 'sampling_params';
-/** What a decode engine can't tell, since it never reads the prompt; asked for it, vLLM's breaks (vllm-project/vllm#50792). */
-const promptQuestions = ['prompt_logprobs', 'prompt_logprob_token_ids'] as const;
-
-const EMPTY = Buffer.from('{}');
-const LATER_NAME = 'max_completion_tokens';
-
-const places = new MemberFinder([NESTED, LATER_NAME]);
-const questions = new MemberFinder(promptQuestions);
-
-/** A body whose limits are in an object of their own, and that object. */
-const nestedOf = (path: string, body: Buffer): Buffer | null => {
-  if (path !== '/inference/v1/generate') return null;
-  const spans = new Int32Array(4);
-  if (places.find(body, 0, body.length, spans) < 0 || spans[0]! < 0) return EMPTY;
-  return body.subarray(spans[0], spans[1]);
-};
-
-function withNested(body: Buffer, nested: Buffer, members: Members, more: Members): Buffer | null {
-  const changed = withMembers(nested, members);
-  return changed === null ? null : withMembers(body, { [NESTED]: changed, ...more });
-}
+import { Json } from '../../kit/json-members.ts';
 
 /**
  * The client's request, as far as a prefill engine has to do with it: read the prompt, make one token, keep the KV.
  * @returns null: it is no JSON object
  */
 export function prefillBody(path: string, body: Buffer, params: string): Buffer | null {
-  const ones = Object.fromEntries(answerBounds[path]!.map((name) => [name, '1']));
-  const more = { stream: 'false', kv_transfer_params: params };
   // vLLM refuses them where nothing is streamed.
-  const whole = withoutMembers(body, ['stream_options']);
-  const nested = nestedOf(path, whole);
-  if (nested !== null) return withNested(whole, nested, ones, more);
-  const spans = new Int32Array(4);
-  const hasLaterName = places.find(whole, 0, whole.length, spans) >= 0 && spans[2]! >= 0;
-  return withMembers(whole, { ...ones, ...(hasLaterName ? { [LATER_NAME]: '1' } : {}), ...more });
+  const request = Json.object(withoutMembers(body, ['stream_options']));
+  if (request === null) return null;
+  const own = paramsOf(path, request);
+  const bounds = vllmPairPaths.get(path)!;
+  const hasLater = own === request && own.place(LATER_BOUND) !== null;
+  const more = { stream: 'false', kv_transfer_params: params };
+  return changed(request, own, hasLater ? [...bounds, LATER_BOUND] : bounds, '1', more);
 }
 
 /** The client's request with what leads its decode engine to the KV. null: it is no JSON object. */
 export function decodeBody(path: string, body: Buffer, params: Buffer | string): Buffer | null {
-  const more = { kv_transfer_params: params };
-  const nested = nestedOf(path, body);
-  if (nested !== null) {
-    const unasked = unaskedOf(nested);
-    return Object.keys(unasked).length === 0 ? withMembers(body, more) : withNested(body, nested, unasked, more);
-  }
-  return withMembers(body, { ...unaskedOf(body), ...more });
+  const request = Json.object(body);
+  if (request === null) return null;
+  const own = paramsOf(path, request);
+  const asked = promptQuestions.filter((name) => own.place(name) !== null);
+  return changed(request, own, asked, 'null', { kv_transfer_params: params });
 }
 
-/** The questions about the prompt that are in it, taken back. */
-function unaskedOf(object: Buffer): Members {
-  const spans = new Int32Array(2 * promptQuestions.length);
-  questions.find(object, 0, object.length, spans);
-  const asked = promptQuestions.filter((_, i) => spans[2 * i]! >= 0);
-  return Object.fromEntries(asked.map((name) => [name, 'null']));
+const NESTED = inference.request.params!;
+const EMPTY = Json.object(Buffer.from('{}'))!;
+
+/** The object with bounds and questions: the request, or one in it. */
+const paramsOf = (path: string, request: Json): Json =>
+  path === inference.path ? (request.get(NESTED) ?? EMPTY) : request;
+
+/** @param names of members of `own` that get the value */
+function changed(request: Json, own: Json, names: readonly string[], value: string, more: Members): Buffer | null {
+  const set: Members = Object.fromEntries(names.map((name) => [name, value]));
+  if (own === request) return withMembers(request.bytes, { ...set, ...more });
+  if (names.length === 0) return withMembers(request.bytes, more);
+  const nested = withMembers(own.raw(), set);
+  return nested === null ? null : withMembers(request.bytes, { [NESTED]: nested, ...more });
 }

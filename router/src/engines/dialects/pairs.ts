@@ -1,0 +1,51 @@
+import type { MemberPlace } from '../../kit/json-edit.ts';
+import type { Json } from '../../kit/json-members.ts';
+import { CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH } from './calls.ts';
+import { completions } from './completions.ts';
+import { generate } from './generate.ts';
+import { inference } from './inference.ts';
+
+/** The paths on which SGLang 0.5.23 accepts the fields of a pair. */
+export const sglangPairPaths: ReadonlySet<string> = new Set([generate.path, completions.path, CHAT_PATH]);
+
+const tokens = ['max_tokens', 'min_tokens'];
+
+/**
+ * The paths on which vLLM 0.32.0 accepts and returns `kv_transfer_params`, each with its bounds on the length of a response. With `min_tokens`
+ * the one token of a prefill engine is never an end: of those older vLLM hands nothing over.
+ */
+export const vllmPairPaths: ReadonlyMap<string, readonly string[]> = new Map([
+  [completions.path, tokens],
+  [CHAT_PATH, tokens],
+  [MESSAGES_PATH, tokens],
+  [RESPONSES_PATH, ['max_output_tokens']],
+  [inference.path, tokens],
+]);
+
+/** The newer name of a bound, which counts if both are set. */
+export const LATER_BOUND = 'max_completion_tokens';
+
+/**
+ * What a request asks of its prompt's tokens. A decode engine can't tell, since it never reads the prompt; asked for it, vLLM's breaks
+ * (vllm-project/vllm#50792).
+ */
+export const promptQuestions = ['prompt_logprobs', 'prompt_logprob_token_ids'] as const;
+
+/** Where a response of vLLM 0.32.0 has what only the engine that computed the prompt knows; null: not there. */
+export function promptPlaces(answer: Json): {
+  readonly logprobs: MemberPlace | null;
+  readonly idLogprobs: MemberPlace | null;
+  readonly choiceLogprobs: MemberPlace | null;
+  readonly experts: MemberPlace | null;
+  /** An object with `cached_tokens`. */
+  readonly details: MemberPlace | null;
+} {
+  const choice = answer.get('choices')?.first() ?? null;
+  return {
+    logprobs: answer.place('prompt_logprobs'),
+    idLogprobs: answer.place('prompt_token_id_logprobs'),
+    choiceLogprobs: choice?.place('prompt_logprobs') ?? null,
+    experts: choice?.place('routed_experts') ?? null,
+    details: answer.get('usage')?.place('prompt_tokens_details') ?? null,
+  };
+}
