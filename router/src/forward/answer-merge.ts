@@ -1,13 +1,13 @@
 import type { Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
-import type { Changer } from '../phases/response-sink.ts';
+import type { Plugin } from '../plugin.ts';
 import { Refused } from '../plugin.ts';
 
 /**
  * Adds what another engine knows to a response, or to each of its events. Those larger than `LARGE_BYTES` are transferred to the body
  * thread.
  */
-export interface AnswerMerge extends Changer {
+export interface AnswerMerge extends Plugin {
   responseBody(exchange: Exchange, body: Buffer): Buffer | Promise<Buffer>;
   responseEvent(exchange: Exchange, event: Buffer): Buffer | Promise<Buffer>;
 }

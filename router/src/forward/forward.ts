@@ -2,7 +2,7 @@ import { steersEngine } from '../engines/controls.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Leg, Role } from '../fleet/worker.ts';
 import type { CoarseClock } from '../kit/clock.ts';
-import type { Changer } from '../phases/response-sink.ts';
+import type { Plugin } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Result, ResultListener } from '../wire/result.ts';
 import type { Sink } from '../wire/sink.ts';
@@ -74,7 +74,7 @@ export class Forwarder implements ResultListener<Leading> {
   }
 
   /** @param sinkFor makes the sink of the response, after a change of the router's own */
-  attempt(x: Exchange, legs: readonly Leg[], sinkFor: (first: Changer | null) => Sink): Started {
+  attempt(x: Exchange, legs: readonly Leg[], sinkFor: (first: Plugin | null) => Sink): Started {
     const { worker } = legs[0]!;
     if (legs.length === 1) {
       const sink = this.#between === null ? sinkFor(null) : this.#between.sink(x, () => sinkFor(null));

@@ -6,7 +6,7 @@ import { pluginFailed } from './plugin-failed.ts';
 import { type NoPart, type Plugin, type PluginAnswer, type PluginRefusal, Refused } from '../plugin.ts';
 import type { Sink } from '../wire/sink.ts';
 import { listeningSink } from './listening-sink.ts';
-import { type Changer, responseSink } from './response-sink.ts';
+import { responseSink } from './response-sink.ts';
 import type { PhaseName } from './table.ts';
 
 /** A body on its way through `requestBody`. */
@@ -115,7 +115,7 @@ export class PluginChain {
    * @param first a change of the router's own, before those of the plugins
    * @returns the exchange's sink, after the plugins that change or observe the response
    */
-  sink(x: Exchange, onFailure: (error: RouterError) => void, first: Changer | null = null): Sink {
+  sink(x: Exchange, onFailure: (error: RouterError) => void, first: Plugin | null = null): Sink {
     if (this.isEmpty && first === null) return x.sink;
     const failed = (plugin: Plugin, error: unknown): void => onFailure(pluginError(plugin, error));
     return listeningSink(x, this.#plugins, responseSink(x, this.#plugins, failed, first));

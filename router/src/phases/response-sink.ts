@@ -1,28 +1,19 @@
 import type { Exchange } from '../exchange.ts';
-import { copyInTurns } from '../kit/copy-slices.ts';
 import type { Plugin } from '../plugin.ts';
 import { PassingSink } from '../wire/passing-sink.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Sink, Source } from '../wire/sink.ts';
+import { Changes, type OnFailure, type Pieces } from './changes.ts';
 import { EventLine, MAX_HELD_BYTES } from './event-line.ts';
 import { PayloadOut } from './payload-out.ts';
-import { LARGE_BYTES } from '../threads/sizes.ts';
 import { ReadShare } from './read-share.ts';
 import { ValuesAside } from './values-aside.ts';
 
-/** A change of the response by the router itself. */
-export interface Changer extends Plugin {
-  /** By how many bytes it makes a response longer, at most. */
-  readonly bytes: number;
-}
-
-type OnFailure = (plugin: Plugin, error: unknown) => void;
-
 /** @returns the exchange's own sink if no plugin changes the response. `first`: a change before those of the plugins */
-export function responseSink(x: Exchange, all: readonly Plugin[], onFailure: OnFailure, first: Changer | null): Sink {
+export function responseSink(x: Exchange, all: readonly Plugin[], onFailure: OnFailure, first: Plugin | null): Sink {
   const changing = all.filter((plugin) => plugin.responseHead ?? plugin.responseEvent ?? plugin.responseBody);
   const plugins = first === null ? changing : [first, ...changing];
-  return plugins.length === 0 ? x.sink : new ResponseSink(x, plugins, onFailure, first?.bytes ?? 0);
+  return plugins.length === 0 ? x.sink : new ResponseSink(x, plugins, onFailure);
 }
 
 /** Passes the events of a response, or its whole body, through plugins, and sends the result with new framing. */
@@ -30,7 +21,7 @@ class ResponseSink extends PassingSink {
   readonly #x: Exchange;
   readonly #plugins: readonly Plugin[];
   readonly #onFailure: OnFailure;
-  readonly #addedBytes: number;
+  readonly #changes: Changes;
   readonly #out: PayloadOut;
   readonly #share = new ReadShare();
   #source: Source | null = null;
@@ -48,12 +39,12 @@ class ResponseSink extends PassingSink {
   #heldBytes = 0;
   #hasFailed = false;
 
-  constructor(x: Exchange, plugins: readonly Plugin[], onFailure: OnFailure, addedBytes: number) {
+  constructor(x: Exchange, plugins: readonly Plugin[], onFailure: OnFailure) {
     super(x.sink);
     this.#x = x;
     this.#plugins = plugins;
     this.#onFailure = onFailure;
-    this.#addedBytes = addedBytes;
+    this.#changes = new Changes(x, plugins, this.#isWanted, this.#fail);
     this.#out = new PayloadOut(x.sink);
   }
 
@@ -149,18 +140,12 @@ class ResponseSink extends PassingSink {
       else if (!this.#hasFailed) done();
       return;
     }
-    const held = this.#held;
-    if (held === null) return done();
-    if (this.#heldBytes + this.#addedBytes <= LARGE_BYTES) {
-      this.#change(Buffer.concat(held), 0, (body) => {
-        this.#out.add(this.#heldBody(body));
-        done();
-      });
-      return;
-    }
-    copyInTurns(held, this.#heldBytes, this.#isWanted, (joined) => {
-      this.#change(joined, 0, (body) => this.#out.sendLarge(this.#heldBody(body), this.#isWanted, done));
-    });
+    if (this.#held === null) return done();
+    const changes = this.#changes;
+    const sent = changes.next(changes.change('responseBody', this.#soFar), (body) =>
+      changes.put(this.#out, this.#heldBody(body)),
+    );
+    void changes.next(sent, done);
   }
 
   /** Only if a single plugin changes the response and cuts values out of it. */
@@ -172,7 +157,7 @@ class ResponseSink extends PassingSink {
       return new ValuesAside((taker) => plugin.cutValues!(this.#x, head, taker), {
         out: this.#out,
         take: this.#take,
-        changedSoFar: (then) => this.#changedSoFar(plugin, then),
+        changedSoFar: (then) => this.#changedSoFar(then),
         begin: () => this.#sendBegunHead(),
         onBusy: () => {
           this.inner.source = null;
@@ -185,15 +170,17 @@ class ResponseSink extends PassingSink {
     }
   }
 
-  #changedSoFar(plugin: Plugin, then: (made: Buffer) => void): void {
+  #changedSoFar(then: (made: Buffer) => void): void {
     if (this.#events?.isBusy === true) {
-      this.#whenEventsIdle = () => this.#changedSoFar(plugin, then);
+      this.#whenEventsIdle = () => this.#changedSoFar(then);
       return;
     }
-    const { pieces, bytes } = this.#events?.begun ?? { pieces: this.#held!, bytes: this.#heldBytes };
-    copyInTurns(pieces, bytes, this.#isWanted, (beginning) => {
-      this.#changeWith(plugin, () => plugin.beforeValue!(this.#x, beginning), then);
-    });
+    void this.#changes.next(this.#changes.change('beforeValue', this.#soFar), then);
+  }
+
+  /** What came of the present event, or of the body. */
+  get #soFar(): Pieces {
+    return this.#events?.begun ?? { pieces: this.#held!, bytes: this.#heldBytes };
   }
 
   /** The part of a held body that is sent after its head. */
@@ -232,39 +219,15 @@ class ResponseSink extends PassingSink {
 
   #newLine(): EventLine {
     return new EventLine({
-      x: this.#x,
-      plugins: this.#plugins,
-      out: this.#out,
-      onFailure: this.#fail,
-      isWanted: this.#isWanted,
+      changes: this.#changes,
+      onTooLarge: () => this.#fail(this.#plugins[0]!, 'an event of the answer is too large to be held'),
       onBusy: () => {
         this.inner.source = null;
       },
       onWait: () => void this.flush(),
-      finish: (event) => this.#values?.whole(event) ?? event,
+      put: (event) => this.#changes.put(this.#out, this.#values?.whole(event) ?? event),
       onIdle: this.#goOn,
     });
-  }
-
-  /** Passes a body through the plugins from `from` on. */
-  #change(body: Buffer, from: number, then: (changed: Buffer) => void): void {
-    const plugin = this.#plugins[from];
-    if (plugin === undefined) return then(body);
-    const change = (): Buffer | Promise<Buffer> => plugin.responseBody?.(this.#x, body) ?? body;
-    this.#changeWith(plugin, change, (changed) => this.#change(changed, from + 1, then));
-  }
-
-  #changeWith(plugin: Plugin, change: () => Buffer | Promise<Buffer>, then: (changed: Buffer) => void): void {
-    let made: Buffer | Promise<Buffer>;
-    try {
-      made = change();
-    } catch (error) {
-      this.#fail(plugin, error);
-      return;
-    }
-    if (!(made instanceof Promise)) return then(made);
-    const goOn = (later: Buffer): void => (this.#isWanted() ? then(later) : undefined);
-    made.then(goOn, (error: unknown) => (this.#isWanted() ? this.#fail(plugin, error) : undefined));
   }
 
   readonly #resume = (): void => (this.#isWanted() && !this.#isBusy ? this.#source?.resume() : undefined);

@@ -18,7 +18,6 @@ export interface PackedLists {
 export function logprobsMerge(lists: PackedLists, thread: BodyThread): AnswerMerge {
   return {
     name: 'prefill log probabilities',
-    bytes: lists.bytes.length,
     responseBody: (_x, body) => merge(() => thread.run('withLists', body, lists)),
     responseEvent: (_x, event) => merge(() => thread.run('eventWithLists', event, lists)),
   };

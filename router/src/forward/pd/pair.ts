@@ -9,7 +9,7 @@ import type { AttemptContext, AttemptRules, Leading, PairNotes, PairRules, Start
 import { Attempt } from '../attempt.ts';
 import { unread } from '../errors.ts';
 import { MAX_HELD_BYTES } from '../../phases/event-line.ts';
-import type { Changer } from '../../phases/response-sink.ts';
+import type { Plugin } from '../../plugin.ts';
 import { COMPLETE, type Failed, type Result, type ResultListener } from '../../wire/result.ts';
 import type { Handover, PairPlan, Planned, PairStyle } from './pair-plan.ts';
 
@@ -19,7 +19,7 @@ export interface PairParts {
   readonly decode: Worker;
   readonly style: PairStyle;
   /** Makes the response's sink. `first`: a change that comes before those of plugins. */
-  readonly sinkFor: (first: Changer | null) => Sink;
+  readonly sinkFor: (first: Plugin | null) => Sink;
   readonly context: AttemptContext;
   /** Of the two attempts it learns one result: that of the response, or of the attempt that failed. */
   readonly listener: ResultListener<Leading>;

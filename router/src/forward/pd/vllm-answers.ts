@@ -51,10 +51,8 @@ const ownCopy = (json: Json | null): Buffer | null =>
 /** @returns null: there is nothing to add to a decode engine's response */
 export function answerMergeOf(known: Known | null, thread: BodyThread): AnswerMerge | null {
   if (known === null) return null;
-  const bytes = Object.values(known).reduce<number>((sum, part: Uint8Array | null) => sum + (part?.length ?? 0), 0);
   return {
     name: 'what the prefill engine knows',
-    bytes,
     responseBody: (_x, body) => merge(() => thread.run('withKnown', body, known)),
     responseEvent: (_x, event) => merge(() => thread.run('eventWithKnown', event, known)),
   };
