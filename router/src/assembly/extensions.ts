@@ -58,7 +58,6 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
   const resumeParts = {
     resumesAll: config.resume === 'all',
     maxRetries: () => live.current.retryMaxRetries,
-    swaps: swaps?.engines ?? null,
     weights: swaps?.engines ?? null,
   };
   const resume = config.resume === 'off' ? null : new (await import('../resume/resume.ts')).Resume(resumeParts);

@@ -15,21 +15,13 @@ import { RequestedAborts } from './requested-aborts.ts';
 import { askedBody, continuedBody, factsOf, type RequestFacts } from './request.ts';
 import { ResumeSink } from './resume-sink.ts';
 
-/** Whether the router itself had an engine abort its generations, to give it new weights. */
-export interface SwapAborts {
-  /** @param atMs monotonic */
-  wasAbortedBySwap(worker: Worker, atMs: number): boolean;
-}
-
 export interface ResumeParts {
   /** Aborts without a request through the router are continued too: another program sent them to the engines. */
   readonly resumesAll: boolean;
   /** How many failed engines a generation survives: one that kills engines must not kill all of them. */
   readonly maxRetries: () => number;
-  /** null: the router does no swaps. */
-  readonly swaps: SwapAborts | null;
   /** null: the router replaces no weights. */
-  readonly weights: Pick<WeightSource, 'weightsOf'> | null;
+  readonly weights: WeightSource | null;
 }
 
 /** What is known of a worker's weights. */
@@ -261,8 +253,8 @@ export class Resume implements AfterAttempt {
   /** The engine ended a generation by an abort. @returns whether it is continued */
   #isContinued(x: Exchange, { fruitless }: Followed, generation: Generation, hasNew: boolean): boolean {
     const nowMs = performance.now();
-    const { swaps, resumesAll, maxRetries } = this.#parts;
-    const isOfSwap = swaps?.wasAbortedBySwap(x.worker!, nowMs) === true;
+    const { weights, resumesAll, maxRetries } = this.#parts;
+    const isOfSwap = weights?.wasAbortedBySwap(x.worker!, nowMs) === true;
     if (!isOfSwap && (!resumesAll || this.#aborts.mayBeAt(nowMs))) return false;
     // An engine may abort the same request each time.
     const mayGoOn = isOfSwap || (hasNew ? maxRetries() > 0 : fruitless < maxRetries());

@@ -32,4 +32,6 @@ export interface WeightSource {
   /** Called when the snapshot has changed: after the load, before the engine resumes. */
   onChange(listener: (worker: Worker) => void): void;
   onLoad(listener: (worker: Worker, stage: LoadStage) => void): void;
+  /** Whether the router itself had an engine abort its generations, to give it new weights. @param atMs monotonic */
+  wasAbortedBySwap(worker: Worker, atMs: number): boolean;
 }
