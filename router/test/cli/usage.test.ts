@@ -19,7 +19,8 @@ const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../../pac
 
 function folderOf(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'turnout-usage-'));
-  t.after(() => rmSync(folder, { recursive: true }));
+  // A router that still runs may write into it meanwhile: an error here would skip the hooks that end the router.
+  t.after(() => rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 20 }));
   return folder;
 }
 
