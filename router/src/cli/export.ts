@@ -11,21 +11,12 @@ import { openToRead } from '../recorder/thread/store/open.ts';
 import type { TrajectoryStore } from '../recorder/thread/store/store.ts';
 import { showProgress } from './progress.ts';
 
-export interface ExportFlags {
+type TextFlag = 'session' | 'group' | 'tenant' | 'since' | 'version' | 'minReward' | 'maxReward' | 'label';
+
+export interface ExportFlags extends Readonly<Partial<Record<TextFlag | 'dataDir' | 'store' | 'output', string>>> {
   readonly format: string;
-  readonly session?: string;
-  readonly group?: string;
-  readonly tenant?: string;
-  readonly since?: string;
-  readonly version?: string;
   readonly finished?: boolean;
   readonly unfinished?: boolean;
-  readonly minReward?: string;
-  readonly maxReward?: string;
-  readonly label?: string;
-  readonly dataDir?: string;
-  readonly store?: string;
-  readonly output?: string;
 }
 
 /** Exports trajectories from a store, which a router may be writing to. */

@@ -1,15 +1,11 @@
 import { type Command, Option } from 'commander';
 
+type Name = 'engine' | 'dpSize' | 'engineBasePort' | 'gpusPerEngine' | 'engineStopSecs' | 'engineGiveUpSecs';
+
 /** Flags of `turnout launch` that are not options of the router. */
-export interface LaunchFlags {
-  readonly engine: string;
-  readonly dpSize: string;
+export interface LaunchFlags extends Readonly<Record<Name, string>> {
   readonly engineCommand?: string;
-  readonly engineBasePort: string;
   readonly gpus?: string;
-  readonly gpusPerEngine: string;
-  readonly engineStopSecs: string;
-  readonly engineGiveUpSecs: string;
 }
 
 const list: Readonly<Record<keyof LaunchFlags, readonly [flag: string, help: string, fallback?: string]>> = {

@@ -2,14 +2,11 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { askRouter } from './ask-router.ts';
 import { type Step, showProgress } from './progress.ts';
 
-export interface SwapFlags {
+type TextFlag = 'deployment' | 'path' | 'transition' | 'resetPromptCache' | 'apiKey';
+
+export interface SwapFlags extends Readonly<Partial<Record<TextFlag, string>>> {
   readonly url: string;
-  readonly deployment?: string;
-  readonly path?: string;
-  readonly transition?: string;
-  readonly resetPromptCache?: string;
   readonly watch?: boolean;
-  readonly apiKey?: string;
 }
 
 /** What `GET /swap` says of a deployment, as far as it is shown here. */

@@ -3,18 +3,11 @@ import type { ExchangeRow } from '../observe/exchange-rows.ts';
 import { askRouter } from './ask-router.ts';
 import { Columns, printable } from './columns.ts';
 
-export interface TapFlags {
-  readonly session?: string;
-  readonly group?: string;
-  readonly worker?: string;
-  readonly path?: string;
-  readonly status?: string;
-  readonly slow?: string;
-  readonly json?: boolean;
-  readonly apiKey?: string;
-}
-
 const filters = ['session', 'group', 'worker', 'path', 'status', 'slow'] as const;
+
+export interface TapFlags extends Readonly<Partial<Record<(typeof filters)[number] | 'apiKey', string>>> {
+  readonly json?: boolean;
+}
 
 /** Prints the exchanges of a running router as they end, until the router or the user stops. */
 export async function tap(url: string, flags: TapFlags, write: (line: string) => void): Promise<void> {

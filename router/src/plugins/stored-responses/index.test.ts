@@ -1,4 +1,4 @@
-import { deepEqual, throws } from 'node:assert/strict';
+import { deepEqual, equal, throws } from 'node:assert/strict';
 import { test } from 'node:test';
 import { exchangeOf, fleetOf } from '../../../test/harness/policy.ts';
 import { memoryStore } from '../../choose/state.ts';
@@ -6,7 +6,7 @@ import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { BodyThread } from '../../forward/body-calls.ts';
 import { Refused } from '../../plugin.ts';
-import { storedResponses } from './index.ts';
+import { ResponseHomes, storedResponses } from './index.ts';
 
 /** A request for a response that is stored at the worker with this URL. */
 async function needing(url: string, ...urls: readonly string[]) {
@@ -38,4 +38,23 @@ test('of pairs the decode engine that stored it, with any prefill engine', async
     add('http://d2:1', 'decode'),
   ];
   deepEqual(choose(pairs), ['http://p1:1', 'http://p2:1', 'http://d1:1']);
+});
+
+test('beyond the limits of number and characters the least recently used are forgotten, in the saved state too', () => {
+  const state = memoryStore().open('responses');
+  const homes = new ResponseHomes(state, { count: 3, chars: 100 });
+  for (const id of ['a', 'b', 'c']) homes.set(id, `http://${id}`);
+  equal(homes.get('a'), 'http://a');
+  homes.set('d', 'http://d');
+  equal(homes.get('b'), undefined);
+  deepEqual([...state.entries()].map(([id]) => id).toSorted(), ['a', 'c', 'd']);
+  homes.set('e'.repeat(99), 'http://e');
+  equal(homes.size, 2);
+  equal(homes.get('d'), 'http://d');
+  homes.set('x'.repeat(257), 'http://x');
+  equal(homes.get('x'.repeat(257)), undefined);
+  equal(homes.size, 2);
+  // What an earlier process with higher limits saved.
+  equal(new ResponseHomes(state, { count: 1, chars: 1_000 }).size, 1);
+  equal(state.size, 1);
 });
