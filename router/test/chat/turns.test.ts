@@ -526,6 +526,21 @@ for (const kind of ['sglang', 'vllm'] as const) {
   });
 }
 
+test('a turn has the group that its client names, also if no policy reads it', async (t) => {
+  const scene = await startChatScene(t);
+  const session = await scene.begin();
+  const body = { messages: [{ role: 'user', content: 'a' }], max_tokens: 9 };
+  const path = `/sessions/${session}/v1/chat/completions`;
+  assert.equal((await scene.post(path, body, { 'x-turnout-group': 'g' })).status, 200);
+  await untilIdle(scene.router);
+  const response = await fetch(`${scene.router.url}/trajectories?group=g`);
+  const { trajectories } = (await response.json()) as { trajectories: { session: string }[] };
+  assert.deepEqual(
+    trajectories.map((each) => each.session),
+    [session],
+  );
+});
+
 test('--capture-chat: plain chats that carry a session key are sessions', async (t) => {
   const scene = await startChatScene(t, { router: { plugin: [], captureChat: true } });
   const say = async (messages: readonly ChatMessage[], headers: Record<string, string>): Promise<ChatMessage> => {

@@ -87,7 +87,7 @@ export class CaptureScene {
       ids = (JSON.parse(Buffer.from(opened!.body!).toString()) as { input_ids: number[] }).input_ids;
     }
     this.#answer(session, id, isText ? null : request, ids.length, said);
-    await this.captured.settled();
+    await this.captured.captures.settled();
     await this.#writer.flush();
     return { ids, turn: this.turns.at(-1)! };
   }
@@ -129,11 +129,12 @@ export class CaptureScene {
     // The engine was asked before the request, too: a name at the end of an answer alone proves nothing.
     const asked = { before: said.version ?? '1', isProof: true, stale: '', ticket: 0, changes: [] };
     const times = { startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
-    this.captured.calls.turnEnded({
+    void this.captured.captures.end({
       id,
       request,
       isStream: false,
       isLast: true,
+      isAwaited: false,
       answer: [Buffer.from(JSON.stringify(answer))],
       expertsKey: null,
       facts: { ...facts, ...times },

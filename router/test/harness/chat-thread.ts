@@ -59,9 +59,11 @@ export async function startChatThread(t: TestContext, options: Partial<RecorderO
   };
   const close = async (opened: number, answer: Buffer, isStream = false): Promise<void> => {
     const asked = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
-    const facts = { group: '', worker: '', startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
-    const call = { id: opened, isStream, isLast: true, answer: [answer], facts, expertsKey: null, isAwaited: false };
-    assert.equal((await calls.chatClose(call)).problem, '');
+    const name = { session: '', tenant: '', group: '', worker: '', model: '', path: '/v1/chat/completions' };
+    const facts = { ...name, startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
+    const part = { isStream, isLast: true, answer: [answer], expertsKey: null };
+    const call = { kind: 'chat', id: opened, request: null, ...part, facts, isAwaited: false } as const;
+    assert.equal((await calls.captureEnded(call)).problem, '');
   };
   return {
     calls,

@@ -3,9 +3,6 @@ import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
 import type { Logger } from '../../observe/log.ts';
 import { timesOf } from '../shared/turn.ts';
 
-/** Larger requests are not captured: copying them would block the event loop. */
-export const MAX_BODY_BYTES = 33_554_432;
-
 /** The facts of an exchange for its turns. */
 export const factsOf = (x: Exchange, isStream: boolean, sessionHeaders: readonly string[]) => ({
   session: sessionOf(x, sessionHeaders),

@@ -1,6 +1,6 @@
 import type { PluginMetrics } from '../../plugins/plugin-metrics.ts';
 import type { CaptureStats } from '../thread/capture/capture-calls.ts';
-import type { ChatStats } from '../thread/chat/keep-answer.ts';
+import type { ChatStats } from '../thread/chat/chat-calls.ts';
 
 /** Name and help of metrics by their counts. */
 type Table<Count extends string> = Readonly<Record<Count, readonly [name: string, help: string]>>;

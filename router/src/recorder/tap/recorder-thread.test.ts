@@ -12,6 +12,7 @@ test('turns that end after their thread did are counted', async () => {
   const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
   const answer = [Buffer.from('{}')];
   const turn = {
+    kind: 'text' as const,
     id: 1,
     request: null,
     isStream: false,
@@ -20,8 +21,9 @@ test('turns that end after their thread did are counted', async () => {
     expertsKey: null,
     facts: { ...facts, ...times },
   };
-  thread.turnEnded(turn, false);
-  assert.equal(await thread.turnEnded(turn, true), false);
+  assert.equal(thread.captureEnded({ ...turn, isAwaited: false }, false), null);
+  const { isStored } = (await thread.captureEnded({ ...turn, isAwaited: true }, false))!;
+  assert.equal(isStored, false);
   assert.equal(thread.missed, 2);
 });
 

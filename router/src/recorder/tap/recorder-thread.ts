@@ -1,9 +1,8 @@
 import { getHeapStatistics } from 'node:v8';
 import { type Answer, type Argument, WorkerThread } from '../../threads/worker-thread.ts';
 import type { CaptureOptions } from '../thread/capture/capture-calls.ts';
-import type { EndedTurn } from '../thread/capture/turn-ends.ts';
 import { clientCalls } from '../shared/client-calls.ts';
-import type { RecorderCalls } from '../thread/recorder-calls.ts';
+import type { EndedCapture, RecorderCalls, Recorded } from '../thread/recorder-calls.ts';
 
 /** What the recorder thread is started with: plain data, as it crosses over to it. */
 export interface RecorderOptions extends CaptureOptions {
@@ -20,8 +19,7 @@ export interface RecorderOptions extends CaptureOptions {
 }
 
 /** What is transferred with copies, each of which has its memory to itself. */
-export const memoryOf = (pieces: readonly Uint8Array[]): ArrayBuffer[] =>
-  pieces.map(({ buffer }) => buffer as ArrayBuffer);
+const memoryOf = (pieces: readonly Uint8Array[]): ArrayBuffer[] => pieces.map(({ buffer }) => buffer as ArrayBuffer);
 
 /** The recorder thread, seen from the event loop. */
 export class RecorderThread extends WorkerThread<RecorderCalls> {
@@ -29,6 +27,7 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
   lost = 0;
   /** Those that were lost when the thread ended, or ended while there was none. */
   missed = 0;
+  #lastId = 0;
   /** What is asked of engines for the record: those that read it wait for this. null: nothing is. */
   completes: () => Promise<unknown> | null = () => null;
 
@@ -52,21 +51,29 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
     return this.ask(name, argument);
   }
 
+  /** @returns the number of a new capture */
+  newId(): number {
+    return ++this.#lastId;
+  }
+
   /**
-   * Hands a turn to the thread: its request and answer are transferred. What is asked of the thread later is asked with this turn known.
-   * @param isAwaited resolve only when the turn is in the store; otherwise nothing waits for it
-   * @returns whether the turn is in the store; null where it is not awaited
+   * Hands a response, or a part of it, to the thread: its memory is transferred. What is asked of the thread later is asked with its turns known.
+   * @param isReported the caller wants to know what became of it, also if `isAwaited` is false
+   * @returns null: nothing waits for it
    */
-  turnEnded(turn: EndedTurn, isAwaited: boolean): Promise<boolean> | null {
-    const { request, answer } = turn;
-    if (this.isOver) {
-      this.missed++;
-      return isAwaited ? Promise.resolve(false) : null;
-    }
+  captureEnded(ended: EndedCapture, isReported: boolean): Promise<Recorded> | null {
+    const { request, answer, isAwaited } = ended;
     const transfer = memoryOf(request === null ? answer : [request, ...answer]);
-    if (isAwaited) return this.ask('turnStored', turn, transfer).catch(() => false);
-    this.tell('turnEnded', turn, transfer);
-    return null;
+    if (!isAwaited && !isReported) {
+      if (this.isOver) this.missed++;
+      else this.tell('captureEnded', ended, transfer);
+      return null;
+    }
+    return this.ask('captureEnded', ended, transfer).catch(() => {
+      // The end of the thread is logged elsewhere.
+      this.missed++;
+      return { problem: '', isStored: false };
+    });
   }
 
   override async close(): Promise<void> {

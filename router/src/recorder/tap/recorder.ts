@@ -8,11 +8,10 @@ import type { Plugin } from '../../plugin.ts';
 import type { WeightSource } from '../../weights/engine-weights.ts';
 import type { VersionLabels } from '../../weights/version-labels.ts';
 import { addTrajectoryRoutes } from './routes.ts';
-import { CallRecorder } from './call-recorder.ts';
+import { CallStrategy } from './call-strategy.ts';
 import { AnswerCapture, type AnswerCaptureParts } from './answer-capture.ts';
 import { ExpertsChannel, ExpertsTap } from './experts-tap.ts';
 import { GrowthLog } from './growth-log.ts';
-import type { EndedTurn } from '../thread/capture/turn-ends.ts';
 import { RecorderThread } from './recorder-thread.ts';
 import { type Bracket, VersionBrackets } from '../../weights/version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
@@ -48,9 +47,10 @@ export async function startRecorder(
 export class Recorder {
   readonly thread: RecorderThread;
   readonly versions: VersionBrackets;
+  readonly sessionHeaders: readonly string[];
   readonly #channel: ExpertsChannel;
   /** Records `/v1/messages` and `/v1/responses`. */
-  readonly calls: CallRecorder;
+  readonly calls: CallStrategy;
   readonly #storedFirst: StoredFirst;
   readonly #waits: boolean;
   /** The limit of the token trees. */
@@ -102,9 +102,8 @@ export class Recorder {
     this.thread.completes = () => this.versions.settled();
     this.#channel = new ExpertsChannel(this.thread);
     this.sessionEnds = endedSessions((end) => this.#sessionEnded(end), config.sessionHeaders);
-    const { sessionHeaders } = config;
-    const { thread, versions } = this;
-    this.calls = new CallRecorder({ thread, versions, refusal: () => this.refusal, sessionHeaders, log });
+    this.sessionHeaders = config.sessionHeaders;
+    this.calls = new CallStrategy(this, log);
   }
 
   /** Rejects with a message for the user if the store can't be opened. */
@@ -138,11 +137,6 @@ export class Recorder {
   /** Whether ends of answers wait until their turns are in the store. Memory is gone with the router: nothing is to be waited for. */
   get storesFirst(): boolean {
     return this.#waits && this.#state.place !== 'memory';
-  }
-
-  /** @returns whether the turn is in the store, once that is known; null: nothing has to wait for it */
-  turnEnded(turn: EndedTurn): Promise<boolean> | null {
-    return this.thread.turnEnded(turn, this.storesFirst);
   }
 
   /** Records the end of a session. @returns how many sessions of that name are on record */

@@ -1,4 +1,5 @@
-import { callCalls } from './call-calls.ts';
+import { CallCaptures } from './call-captures.ts';
+import type { EndedResponse } from './captures.ts';
 import { captureCalls } from './capture/capture-calls.ts';
 import { ExpertsFiles } from './capture/experts-files.ts';
 import { clientCalls } from '../shared/client-calls.ts';
@@ -15,6 +16,20 @@ import { filesOf } from './store/store.ts';
 import { TurnWriter } from './store/writer.ts';
 import type { SessionName } from '../shared/turn.ts';
 
+/** `text`: prompts and their samples, whatever the API; `chat`: chat completions of sessions; `call`: of `/v1/messages` and `/v1/responses`. */
+export type CaptureKind = 'text' | 'chat' | 'call';
+
+export interface EndedCapture extends EndedResponse {
+  readonly kind: CaptureKind;
+}
+
+export interface Recorded {
+  /** Why its tokens could not be read; '': they could. */
+  readonly problem: string;
+  /** If it is awaited: its turns are in the store, or there are none. */
+  readonly isStored: boolean;
+}
+
 /** Everything that the recorder thread can be asked for. */
 export async function recorderCalls(options: RecorderOptions) {
   const { dataDir, store = null, storeMemoryBytes = defaultMemoryBytes(), storeMaxAgeSecs = 0 } = options;
@@ -22,11 +37,10 @@ export async function recorderCalls(options: RecorderOptions) {
   const writer = new TurnWriter(await openStore(place));
   const heap = new HeapLimits();
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer, capture, settled, ended } = captureCalls(options, writer, files, heap);
-  const keepsBodies = options.keepsBodies === true;
-  const { callsSettled, ...textCalls } = callCalls({ capture, settled, writer, keepsBodies });
+  const { calls, tokenizer, capture, captures, ended } = captureCalls(options, writer, files, heap);
+  const settled = (): Promise<unknown> => captures.settled();
   const recorded = async (): Promise<void> => {
-    await Promise.all([settled(), chatsSettled(), callsSettled()]);
+    await Promise.all(Object.values(kinds).map((each) => each.settled()));
     await writer.flush();
   };
   const stored = storeCalls({
@@ -41,7 +55,13 @@ export async function recorderCalls(options: RecorderOptions) {
       lostPrompts: capture()?.counts.lost ?? 0,
     }),
   });
-  const { letGo, evicted, lost, chatsSettled, ...chats } = chatCalls({
+  const {
+    letGo,
+    evicted,
+    lost,
+    captures: chatCaptures,
+    ...chats
+  } = chatCalls({
     tokenizer,
     tokenizerPath: options.tokenizerPath,
     dataDir,
@@ -51,6 +71,12 @@ export async function recorderCalls(options: RecorderOptions) {
     files,
     removeStored: stored.removeSession,
   });
+  const keepsBodies = options.keepsBodies === true;
+  const kinds = {
+    text: captures,
+    chat: chatCaptures,
+    call: new CallCaptures({ tree: capture, settled, writer, keepsBodies }),
+  };
   writer.onLost = (turn) => {
     lost(turn.session, turn.tenant);
     for (const each of filesOf(turn)) files?.remove(each);
@@ -68,7 +94,15 @@ export async function recorderCalls(options: RecorderOptions) {
   return {
     ...clientCalls,
     ...calls,
-    ...textCalls,
+    /** A response, or a part of it, has ended. */
+    async captureEnded({ kind, ...response }: EndedCapture): Promise<Recorded> {
+      const problem = await kinds[kind].end(response);
+      return { problem, isStored: problem !== '' || (response.isAwaited && (await writer.stored())) };
+    },
+    /** There is no response to record. */
+    captureDropped({ kind, id }: Pick<EndedCapture, 'kind' | 'id'>): void {
+      kinds[kind].drop(id);
+    },
     // Without a data folder no routed experts are kept.
     expertsPiece(piece: ExpertsPiece): void {
       files?.take(piece);

@@ -50,15 +50,14 @@ export const chatSessions = (recorder: Recorder | null): PluginDefinition<ChatSe
     await recorder.restarts.prepare(() =>
       thread.ask('chatBegin', { equality, request, samples, isAgain: recorder.restarts.count > 0 }),
     );
-    const { captureChat, sessionHeaders } = config;
     const tokenizerCheck = new TokenizerCheck((text) => thread.ask('encodeText', text), log);
     if (own.verify && own.forward === 'ids') tokenizerCheck.watch(fleet);
-    const sessions = new ChatSessions(own, { recorder, tokenizerCheck, captureChat, sessionHeaders, log });
+    const sessions = new ChatSessions(own, { recorder, tokenizerCheck, captureChat: config.captureChat, log });
     recorder.calls.record((x) => sessions.isInSession(x));
     addMetrics(metrics, {}, chatMetrics, async () => {
       const stats = await thread.ask('chatStats', null);
       // Responses that were too large are counted here: they never reach the recorder thread.
-      return { ...stats, uncaptured: stats.uncaptured + sessions.unkept };
+      return { ...stats, uncaptured: stats.uncaptured + sessions.strategy.unkept };
     });
     return {
       retarget: (x) => sessions.retarget(x),
@@ -66,15 +65,14 @@ export const chatSessions = (recorder: Recorder | null): PluginDefinition<ChatSe
       admit: (x) => sessions.admit(x),
       answer: (x) => sessions.answer(x),
       requestBody: (x, body, worker) => sessions.requestBody(x, body, worker),
-      observeResponse: (x, head) => sessions.observeResponse(x, head),
+      observeResponse: (x, head) => sessions.capture.observeResponse(x, head),
       cutValues: (x, head, taker) => sessions.cutValues(x, head, taker),
       beforeValue: (x, beginning) => sessions.beforeValue(x, beginning),
       responseEvent: (x, event) => sessions.responseEvent(x, event),
       responseBody: (x, body) => sessions.responseBody(x, body),
-      finished: (x) => sessions.finished(x),
+      finished: (x) => sessions.capture.finished(x),
       routes: ({ forClients }) => addRoutes(forClients, thread),
-      // Texts of megabytes, and many of them at once, wait for one thread.
-      timeoutMs: 600_000,
+      timeoutMs: sessions.capture.timeoutMs,
       close: () => tokenizerCheck.close(),
     };
   },

@@ -1,11 +1,13 @@
 import * as z from 'zod';
 import { machineMemory } from '../../shared/memory-limit.ts';
+import { dialectOf } from '../../../engines/dialects/dialects.ts';
 import type { Recorder } from '../recorder.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
 import { addMetrics, treeCounters, treeFailures, treeGauges } from '../metrics.ts';
 import { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { addRoutes } from './routes.ts';
-import { RadixTree, type RadixTreeOptions } from './radix-tree.ts';
+import { type TextOptions, TextStrategy } from './text-strategy.ts';
+import { Capture } from '../capture.ts';
 
 const options = z.strictObject({
   forward: z.enum(['ids', 'text']).default('ids').describe('What engines get where a client sends text.'),
@@ -14,7 +16,7 @@ const options = z.strictObject({
 });
 
 /** The radix tree of tokens: see docs/guides/exact-tokens.md. */
-export const radixTree = (recorder: Recorder | null): PluginDefinition<RadixTreeOptions> => ({
+export const radixTree = (recorder: Recorder | null): PluginDefinition<TextOptions> => ({
   name: 'radix-tree',
   options,
   async create(own, { config, fleet, log, metrics }) {
@@ -31,25 +33,29 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<RadixTree
     log.info({ ...limit, memoryBytes: bytes, memoryFrom: from }, 'memory limit of the token trees');
     const tokenizerCheck = new TokenizerCheck((text) => thread.ask('encodeText', text), log);
     if (own.verify) tokenizerCheck.watch(fleet);
-    const { sessionHeaders } = config;
-    const isTinkerServed = config.tinker;
-    const tree = new RadixTree(own, { recorder, tokenizerCheck, sessionHeaders, isTinkerServed, log });
+    const strategy = new TextStrategy(own, recorder, tokenizerCheck, log);
+    const capture = new Capture(recorder, strategy);
     recorder.calls.record(() => true);
     await recorder.restarts.prepare(() => Promise.resolve(thread.tell('fillTrees', null)));
     addMetrics(metrics, treeGauges, treeCounters, async () => {
       const stats = await thread.ask('captureStats', null);
       // Responses that were too large are counted here: they never reach the recorder thread.
-      return { ...stats, uncaptured: stats.uncaptured + tree.tooLarge };
+      return { ...stats, uncaptured: stats.uncaptured + strategy.tooLargeResponses };
     });
-    addMetrics(metrics, {}, treeFailures, () => Promise.resolve({ failures: tree.failures }));
+    addMetrics(metrics, {}, treeFailures, () => Promise.resolve({ failures: strategy.failures }));
     return {
-      appliesTo: (x) => tree.appliesTo(x),
-      requestBody: (x, body, worker) => tree.requestBody(x, body, worker),
-      observeResponse: (x, head) => tree.observeResponse(x, head),
-      finished: (x) => tree.finished(x),
-      routes: ({ forClients }) => addRoutes(forClients, thread, tree, sessionHeaders),
-      // Texts of megabytes, and many of them at once, wait for one thread.
-      timeoutMs: 600_000,
+      appliesTo: ({ path, head }) => {
+        if (head.method !== 'POST' && head.method !== 'PUT') return false;
+        const dialect = dialectOf(path)?.name ?? null;
+        // Samples of the Tinker API, which are requests of the router's own, ask for the ids of their responses themselves.
+        const hasIds = own.completions || (config.tinker && head.isTrusted);
+        return dialect !== null && (dialect !== 'completions' || hasIds);
+      },
+      requestBody: (x, body, worker) => capture.requestBody(x, body, worker),
+      observeResponse: (x, head) => capture.observeResponse(x, head),
+      finished: (x) => capture.finished(x),
+      routes: ({ forClients }) => addRoutes(forClients, thread, strategy, config.sessionHeaders),
+      timeoutMs: capture.timeoutMs,
       close: () => tokenizerCheck.close(),
     };
   },

@@ -5,10 +5,15 @@ import type { Context, Hono } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import type { Exchange } from '../../../exchange.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
-import type { RadixTree } from './radix-tree.ts';
+import type { TextStrategy } from './text-strategy.ts';
 
 /** `POST /retrieve_from_text` and `GET /radix_tree/stats`, as slime's router has them. */
-export function addRoutes(app: Hono, thread: RecorderThread, tree: RadixTree, sessionHeaders: readonly string[]): void {
+export function addRoutes(
+  app: Hono,
+  thread: RecorderThread,
+  counted: TextStrategy,
+  sessionHeaders: readonly string[],
+): void {
   app.post('/retrieve_from_text', async (c) => {
     const question = readQuestion(await c.req.text());
     if (typeof question === 'string') return c.json({ error: question, code: 'bad_request' }, 400);
@@ -37,10 +42,10 @@ export function addRoutes(app: Hono, thread: RecorderThread, tree: RadixTree, se
       restored_turns: counts.restored,
       lost_turns: counts.lost,
       retokenization_mismatches: counts.retokenized,
-      uncaptured_answers: counts.uncaptured + tree.tooLarge,
+      uncaptured_answers: counts.uncaptured + counted.tooLargeResponses,
       // It may have text of another client's response.
       last_problem: exchangeOf(c)?.seesAllTenants === false ? '' : counts.lastProblem,
-      failures: tree.failures,
+      failures: counted.failures,
     });
   });
 }

@@ -1,4 +1,3 @@
-import { bufferOf } from '../../../kit/bytes.ts';
 import { type Refusal, inLanes, refusalOf } from '../tokens/in-lanes.ts';
 import { type TokenizerChoice, loadTokenizer } from '../tokens/load-tokenizer.ts';
 import { asNumbers } from '../logprobs.ts';
@@ -7,17 +6,13 @@ import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import { TokenForest } from '../tree/forest.ts';
 import { pathTo } from '../tree/path.ts';
-import { release } from '../tree/tree-node.ts';
 import type { SessionName } from '../../shared/turn.ts';
-import { Capture, type CaptureCounts, type OpenPrompt } from './capture.ts';
+import { Capture, type CaptureCounts } from './capture.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { HeapLimits } from '../heap-limits.ts';
 import type { ExpertsFiles } from './experts-files.ts';
-import { dialects } from '../../../engines/dialects/dialects.ts';
-import type { DialectName } from '../../../generation/dialect.ts';
-import { askingForIds, readRequest, withIds } from '../../shared/read-request.ts';
-import { continuesRunning } from './open-streams.ts';
-import { type EndedTurn, type Open, TurnEnds, openOf } from './turn-ends.ts';
+import { askingForIds, withIds } from '../../shared/read-request.ts';
+import { TextCaptures, type TextRequest } from './text-captures.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
 
 export interface CaptureOptions {
@@ -34,19 +29,11 @@ export interface CaptureOptions {
 }
 
 /** A request whose tokens are looked up. */
-export interface OpenCall {
+export interface OpenCall extends TextRequest {
   /** Chosen by the caller. */
   readonly id: number;
-  readonly dialect: DialectName;
-  readonly body: Uint8Array;
-  /** Each tenant has trees of its own. */
-  readonly tenant: string;
-  /** As the router knows it; the model in the request takes precedence. */
-  readonly model: string;
   /** `text`: the engine gets the request unchanged. */
   readonly forward: 'ids' | 'text';
-  /** '': the request names none. */
-  readonly session: string;
 }
 
 export interface OpenAnswer {
@@ -95,19 +82,17 @@ export function captureCalls(
 ) {
   const { tokenizerPath, maxNodes = Infinity, maxBytes = defaultMemoryBytes(), keepVersions = 5 } = options;
   let capture: Capture | null = null;
-  const open = new Map<number, Open>();
-
   const wanted = (): Capture => {
     if (capture === null) throw new Error('the tokenizer is not loaded');
     return capture;
   };
-  const ends = new TurnEnds({ capture: wanted, open, files, keepsBodies: options.keepsBodies === true });
+  const captures = new TextCaptures(wanted, files, options.keepsBodies === true);
 
   /** Waits for no turn: one of them may wait for the store, and `GET /metrics` for these counts. */
   const captureStats = (): CaptureStats => {
     const { forest, counts, restore } = wanted();
     const { nodes, bytes, trees } = forest;
-    const { uncaptured, lastProblem } = ends;
+    const { uncaptured, lastProblem } = captures;
     return { ...counts, ...forest.counts, restored: restore.turns, nodes, bytes, trees, uncaptured, lastProblem };
   };
 
@@ -115,8 +100,7 @@ export function captureCalls(
     /** null: it is not loaded. */
     tokenizer: (): Tokenizer | null => capture?.tokenizer ?? null,
     capture: (): Capture | null => capture,
-    /** Resolves when all turns that have ended are in the trees. */
-    settled: (): Promise<void> => ends.settled(),
+    captures,
     /** A session is over: its turns are the first to be evicted. */
     ended({ session, tenant }: SessionName): void {
       if (capture === null) return;
@@ -140,33 +124,12 @@ export function captureCalls(
         return capture.tokenizer.kind;
       },
 
-      async openCapture({ id, dialect, body, tenant, model, forward, session }: OpenCall): Promise<OpenAnswer | null> {
+      async openCapture({ id, forward, ...asked }: OpenCall): Promise<OpenAnswer | null> {
         const refusal = heap.refusal();
         if (refusal !== null) throw new Error(refusal.message);
-        const bytes = bufferOf(body);
-        const request = readRequest(dialects[dialect], bytes);
-        if (request === null) return null;
-        const { isStream } = request;
-        const models = request.models.map((own) => own || model);
-        const isEarly = await continuesRunning({ session, tenant, models, prompts: request.prompts }, open.values());
-        await ends.settled();
-        const prompts: OpenPrompt[] = [];
-        try {
-          for (const [i, prompt] of request.prompts.entries()) {
-            const { addSpecial } = request;
-            const asked = { tenant, session, addSpecial, isEarly };
-            prompts.push(await wanted().open(tenantKey(tenant, models[i]!), prompt, asked));
-          }
-        } catch (error) {
-          for (const { end } of prompts) release(end);
-          throw error;
-        }
-        const { samples } = request;
-        const kept = options.keepsBodies === true ? body : null;
-        open.set(
-          id,
-          openOf({ dialect: dialects[dialect], models, tenant, session, isStream, samples, prompts, request: kept }),
-        );
+        const begun = await captures.begin(id, asked);
+        if (begun === null) return null;
+        const { request, prompts } = begun;
         const isText = request.prompts.some((prompt) => typeof prompt === 'string');
         const changed =
           isText && forward === 'ids'
@@ -176,30 +139,17 @@ export function captureCalls(
               )
             : askingForIds(request);
         return {
-          body: changed === bytes ? null : new Uint8Array(changed),
+          body: changed === request.asked.body ? null : new Uint8Array(changed),
           choices: prompts.length * request.samples,
           isText,
         };
       },
 
-      turnEnded(turn: EndedTurn): void {
-        void ends.end(turn);
-      },
-
-      /** @returns whether the turn is in the store */
-      async turnStored(turn: EndedTurn): Promise<boolean> {
-        await ends.end(turn);
-        return writer.stored();
-      },
-
       /** What an engine returned after the end of turns that are recorded already. */
       async versionLearned(version: LearnedVersion): Promise<void> {
-        await ends.settled();
+        await captures.settled();
         writer.learned(version);
       },
-
-      /** There is no response to record. */
-      dropCapture: (id: number): void => ends.drop(id),
 
       /** The answer of `/retrieve_from_text` as JSON; an object: why the text was refused. */
       async retrieveFromText(ask: {
@@ -211,7 +161,7 @@ export function captureCalls(
       }): Promise<string | Refusal> {
         const refusal = heap.refusal();
         if (refusal !== null) return refusal;
-        await ends.settled();
+        await captures.settled();
         const { forest, restore } = wanted();
         const model = ask.model.trim();
         if (ask.session === '') await restore.filled(RETRIEVE_WAIT_MS);
@@ -247,7 +197,7 @@ export function captureCalls(
 
       /** The counts with all turns that have ended. */
       async settledStats(): Promise<CaptureStats> {
-        await ends.settled();
+        await captures.settled();
         return captureStats();
       },
     },

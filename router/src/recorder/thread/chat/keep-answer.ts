@@ -1,71 +1,20 @@
-import { bufferOf } from '../../../kit/bytes.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
 import { keptTensors } from '../read/tensors.ts';
 import { filesOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
-import type { Turn } from '../../shared/turn.ts';
-import type { ChatFacts, ChatSession, OpenTurn } from './chat-session.ts';
 import { knownSpans } from '../read/known-versions.ts';
 import { readChatAnswer } from '../read/read-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';
-import type { Repeatable } from './repeats.ts';
-
-export interface ChatCloseCall {
-  readonly id: number;
-  readonly isStream: boolean;
-  /** False: more of its answer follows. Choices that have ended are turns now. */
-  readonly isLast: boolean;
-  /** What came since the last time, in pieces: one of megabytes is joined here. */
-  readonly answer: readonly Uint8Array[];
-  /** The caller waits until the turns are in the store. */
-  readonly isAwaited: boolean;
-  readonly facts: ChatFacts;
-  /** What its routed experts are known by; null: it had none. */
-  readonly expertsKey: number | null;
-}
-
-export interface ChatStats {
-  /** Turns that were kept. */
-  turns: number;
-  /** Those whose prompt is no continuation of the record. */
-  drifted: number;
-  /** Those that engines rendered themselves. */
-  observed: number;
-  /** Those whose streams broke off. */
-  torn: number;
-  /** Answers whose tokens could not be read. */
-  uncaptured: number;
-  /** Sessions whose earlier turns could not be read. */
-  unread: number;
-}
-
-/** A call in flight: a repetition of it gets an error. */
-export interface Claim {
-  readonly chat: ChatSession;
-  readonly key: string;
-  readonly call: Repeatable;
-}
-
-/** A chat whose answer is not here to its end. */
-export interface OpenChat extends Claim {
-  readonly turn: OpenTurn;
-  isExact: boolean;
-  readonly hidesExperts: boolean;
-  readonly choices: number;
-  /** What came of its answer before, and the turns that were made of it, by the numbers of their choices. */
-  before: Buffer;
-  readonly turns: Map<number, Turn>;
-  /** Resolves when nothing more of its answer comes. */
-  readonly over: PromiseWithResolvers<void>;
-}
+import type { EndedResponse } from '../captures.ts';
+import type { ChatCaptures, OpenChat } from './chat-captures.ts';
 
 /** What an answer's turns are made with. */
 interface AnswerParts {
   readonly pieces: TokenPieces;
   readonly writer: TurnWriter;
   readonly files: ExpertsFiles | null;
-  readonly stats: ChatStats;
+  readonly stats: ChatCaptures['stats'];
 }
 
 const QUOTE = 0x22;
@@ -73,15 +22,13 @@ const isCut = ({ isTorn, finishReason }: ChatSample): boolean => isTorn && finis
 
 /** Makes turns of an answer, or of what came of it: choices that have ended. Throws `Unreadable`. */
 export async function keepAnswer(
-  { isStream, isLast, answer: parts, facts, expertsKey }: ChatCloseCall,
+  { isStream, isLast, answer: parts, facts, expertsKey }: EndedResponse,
   known: OpenChat,
+  answer: Buffer,
   { pieces, writer, files, stats }: AnswerParts,
 ): Promise<void> {
   const { chat, turn, isExact, call, key } = known;
   if (chat.isRemoved) return;
-  const came = [...(known.before.length === 0 ? [] : [known.before]), ...parts];
-  const answer = came.length === 1 ? bufferOf(came[0]!) : Buffer.concat(came);
-  known.before = answer;
   const tensorsOf = (sample: ChatSample, tokens: number) => keptTensors(files, expertsKey, sample, tokens);
   const samples = readChatAnswer(isStream, answer, pieces, isLast).map((sample) => ({
     ...sample,

@@ -15,7 +15,7 @@ test('a turn whose prompt can not be opened is counted, its routed experts are d
   const dataDir = temporaryFolder(t);
   const files = new ExpertsFiles(dataDir);
   const scene = await CaptureScene.start({ tokenizerPath: tokenizerFolder() }, undefined, files);
-  const { calls, capture } = scene.captured;
+  const { calls, capture, captures } = scene.captured;
   const parts = () =>
     readdirSync(join(dataDir, 'experts'), { recursive: true }).filter((name) => /\d-\d/.test(String(name)));
   const bytes = new Uint8Array(new SharedArrayBuffer(8)).fill(0x41);
@@ -28,11 +28,12 @@ test('a turn whose prompt can not be opened is counted, its routed experts are d
   };
   const facts = { session: '', group: '', tenant: '', worker: 'w', model: 'm', path: '/generate' };
   const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0 };
-  calls.turnEnded({
+  await captures.end({
     id: 0,
     request: Buffer.from('{"input_ids":[300,301]}'),
     isStream: false,
     isLast: true,
+    isAwaited: false,
     answer: [Buffer.from('{}')],
     expertsKey: 7,
     facts: { ...facts, ...times, asked: { before: '', isProof: false, stale: '', ticket: 0, changes: [] } },

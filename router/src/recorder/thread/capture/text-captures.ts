@@ -1,0 +1,167 @@
+import { bufferOf } from '../../../kit/bytes.ts';
+import { dialectOf, dialects } from '../../../engines/dialects/dialects.ts';
+import { generate } from '../../../engines/dialects/generate.ts';
+import type { GivenPrompt } from '../../../generation/asked.ts';
+import { Unreadable } from '../../../generation/delta.ts';
+import type { Dialect, DialectName } from '../../../generation/dialect.ts';
+import { type GivenRequest, readRequest } from '../../shared/read-request.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
+import { Captures, type EndedResponse, type OpenCapture, areLate, unanswered } from '../captures.ts';
+import { knownSpans } from '../read/known-versions.ts';
+import { readAnswer } from '../read/read-answer.ts';
+import { keptTensors } from '../read/tensors.ts';
+import { pathTo, textFrom } from '../tree/path.ts';
+import { release } from '../tree/tree-node.ts';
+import type { Capture, OpenPrompt } from './capture.ts';
+import type { ExpertsFiles } from './experts-files.ts';
+
+/** A request for samples of texts or ids. */
+export interface TextRequest {
+  readonly dialect: DialectName;
+  /** Each tenant has trees of its own. */
+  readonly tenant: string;
+  /** '': the request names none. */
+  readonly session: string;
+  /** As the router knows it; the model in the request takes precedence. */
+  readonly model: string;
+  readonly body: Uint8Array;
+}
+
+/** A request whose prompts are held in the tree until its response has come. */
+interface OpenText extends OpenCapture, Pick<TextRequest, 'tenant' | 'session'> {
+  readonly dialect: Dialect;
+  /** One for each prompt. */
+  readonly models: readonly string[];
+  readonly samples: number;
+  readonly prompts: readonly OpenPrompt[];
+  readonly isStream: boolean;
+  /** As the client sent it, if bodies are kept. */
+  readonly request: Uint8Array | null;
+  readonly recorded: Set<number>;
+}
+
+const QUOTE = 0x22;
+
+/** Requests of `radix-tree`: their tokens are in the trees of their models. */
+export class TextCaptures extends Captures<OpenText> {
+  readonly #tree: () => Capture;
+  readonly #keepsBodies: boolean;
+
+  constructor(tree: () => Capture, files: ExpertsFiles | null, keepsBodies: boolean) {
+    super(files, true);
+    this.#tree = tree;
+    this.#keepsBodies = keepsBodies;
+  }
+
+  /**
+   * Finds the tokens of a request, after the turns that have ended.
+   * @returns null: they can't be known, or it is wrong, which the engine says
+   */
+  async begin(id: number, asked: TextRequest) {
+    const request = readRequest(dialects[asked.dialect], bufferOf(asked.body));
+    if (request === null) return null;
+    const isEarly = await this.#continuesRunning(asked, request);
+    await this.settled();
+    const opened = await this.#opened(asked, request, isEarly);
+    this.open.set(id, opened);
+    return { request, prompts: opened.prompts };
+  }
+
+  protected override async openLate(body: Uint8Array, { facts }: EndedResponse): Promise<OpenText | null> {
+    const { tenant, session, model } = facts;
+    const request = readRequest(dialectOf(facts.path) ?? generate, bufferOf(body));
+    const asked = { tenant, session, model, body };
+    return request === null ? null : this.#opened(asked, request, false);
+  }
+
+  protected override place(
+    { isStream, isLast, answer, facts, expertsKey }: EndedResponse,
+    known: OpenText,
+    bytes: Buffer,
+  ): void {
+    const { dialect, prompts, samples, tenant, models, before, recorded } = known;
+    // All of its turns are recorded, and the rest has no data of them.
+    if (isLast && before.length > 0 && !answer.some((piece) => piece.includes(QUOTE))) return;
+    const answers = readAnswer(dialect, isStream, bytes);
+    for (const sampled of answers) {
+      if (recorded.has(sampled.index) || (!isLast && sampled.finishReason === '')) continue;
+      const at = Math.floor(sampled.index / samples);
+      const prompt = prompts[at];
+      if (prompt === undefined) throw new Unreadable(`a sample with the number ${sampled.index}`);
+      if (sampled.promptTokens >= 0 && sampled.promptTokens !== prompt.tokens) {
+        throw new Unreadable(`the engine read ${sampled.promptTokens} tokens where there are ${prompt.tokens}`);
+      }
+      const tensors = keptTensors(this.files, expertsKey, sampled, prompt.tokens + sampled.ids.length);
+      recorded.add(sampled.index);
+      // The first of several samples has them for all.
+      const isFirst = sampled.index === 0 && known.request !== null;
+      const versioned = { ...sampled, known: knownSpans(sampled, isStream, bytes, facts.asked.changes) };
+      // A stream without a finish reason was truncated, or its client disconnected.
+      const finishReason = sampled.finishReason || (isStream ? 'abort' : '');
+      const own = { ...facts, tenant, model: models[at]! };
+      const bodies = { request: isFirst ? known.request : null, answer: isFirst ? bytes : null };
+      this.#tree().record(prompt, { ...versioned, finishReason }, own, { ...tensors, ...bodies });
+    }
+    const wanted = prompts.length * samples;
+    // A truncated stream may lack some.
+    if (!isStream && answers.length < wanted)
+      throw new Unreadable(`${answers.length} answers where ${wanted} were asked for`);
+  }
+
+  protected override close({ prompts }: OpenText): void {
+    for (const { end } of prompts) release(end);
+  }
+
+  async #opened(
+    { tenant, session, model, body }: Omit<TextRequest, 'dialect'>,
+    request: GivenRequest,
+    isEarly: boolean,
+  ): Promise<OpenText> {
+    const { samples, isStream, addSpecial } = request;
+    const models = request.models.map((own) => own || model);
+    const prompts: OpenPrompt[] = [];
+    try {
+      for (const [i, prompt] of request.prompts.entries()) {
+        const asked = { tenant, session, addSpecial, isEarly };
+        prompts.push(await this.#tree().open(tenantKey(tenant, models[i]!), prompt, asked));
+      }
+    } catch (error) {
+      for (const { end } of prompts) release(end);
+      throw error;
+    }
+    const kept = this.#keepsBodies ? body : null;
+    const { dialect } = request.asked;
+    const facts = { dialect, models, tenant, session, isStream, samples, prompts, request: kept };
+    return { ...facts, recorded: new Set(), ...unanswered() };
+  }
+
+  /**
+   * Waits for the end of the streams that a request may continue: its client may have closed them before the router knows.
+   * @returns whether one of them still runs
+   */
+  async #continuesRunning({ session, tenant, model }: TextRequest, request: GivenRequest): Promise<boolean> {
+    // Without a session, streams of other trajectories with the same prompt would delay each request.
+    if (session === '') return false;
+    const streams = [...this.open.values()].filter(
+      (stream) =>
+        stream.isStream &&
+        stream.session === session &&
+        stream.tenant === tenant &&
+        // Its turns are complete: only the end of the response is missing.
+        stream.recorded.size < stream.prompts.length * stream.samples &&
+        request.prompts.some((prompt, i) => {
+          const own = request.models[i]! || model;
+          return stream.prompts.some((earlier, j) => stream.models[j] === own && isLonger(prompt, earlier));
+        }),
+    );
+    return areLate(streams.map(({ over }) => over.promise));
+  }
+}
+
+/** Whether a prompt begins with another one, and goes on. */
+function isLonger(prompt: GivenPrompt, { end, tokens }: OpenPrompt): boolean {
+  if (typeof prompt !== 'string') return prompt.length > tokens && pathTo(end).ids.every((id, i) => id === prompt[i]);
+  const text = Buffer.from(prompt);
+  const earlier = textFrom(end, 0);
+  return text.length > earlier.length && earlier.equals(text.subarray(0, earlier.length));
+}
