@@ -12,7 +12,6 @@ const COARSE_UNITS = 512;
 const FINE_BLOCKS = 64;
 const FINE_END = FINE_UNITS * FINE_BLOCKS;
 
-/** Whole blocks in a text of this length. */
 export function blockCount(units: number): number {
   if (units < FINE_END) return Math.floor(units / FINE_UNITS);
   return FINE_BLOCKS + Math.floor((units - FINE_END) / COARSE_UNITS);
@@ -59,7 +58,7 @@ export function hashBytes(pieces: readonly Uint8Array[], seed = 0): number {
     stripe.fill(0, left);
     absorb(stripe, 0, STRIPE_BYTES, null);
   }
-  // The length distinguishes a text from one with trailing zeros.
+  // The length distinguishes texts that differ only in trailing zeros.
   return mix(digest(lanes[0]!, lanes[1]!, lanes[2]!, lanes[3]!) ^ bytes) >>> 0;
 }
 

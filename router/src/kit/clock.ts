@@ -1,12 +1,12 @@
-/** Monotonic time updated by its owner's tick, for deadlines of seconds. */
+/** Monotonic time that is updated each tick, for deadlines of seconds. */
 export interface CoarseClock {
   /** Milliseconds since an arbitrary point. */
   nowMs: number;
 }
 
 /**
- * Items that wait for about the same time, in one queue with one timer, which is cheaper than a timer for each. They come out in the
- * order in which they went in: an item with a shorter delay than the one before it waits as long as that one.
+ * Delayed items in one queue with one timer, which is cheaper than a timer for each. Items leave in the order in which they entered: one
+ * with a shorter delay than the item before it waits as long as that one.
  */
 export class DelayQueue<T> {
   readonly #onDue: (item: T) => void;

@@ -1,4 +1,4 @@
-/** Closes what was opened, in the opposite order, because later parts use earlier ones. */
+/** Closes parts in the opposite order of their start, because later parts use earlier ones. */
 export class Closers {
   readonly #closers: (() => unknown)[] = [];
 
@@ -7,7 +7,7 @@ export class Closers {
     this.#closers.push(close);
   }
 
-  /** Closes each part once, also if another one fails. Rejects with the first error. */
+  /** Closes every part, also if another one fails. Rejects with the first error. */
   async close(): Promise<void> {
     const errors: unknown[] = [];
     for (const close of this.#closers.splice(0).toReversed()) {

@@ -5,7 +5,7 @@ export const SLICE_BYTES = 1_048_576;
 /** The cost of a piece in bytes: a million pieces of one byte take longer than one of a million. */
 const PIECE_BYTES = 256;
 
-/** Joins pieces, about `sliceBytes` per step. @returns, at each step and at the end, how many bytes are copied */
+/** Joins pieces, about `sliceBytes` per step. @returns the number of copied bytes, at each step and at the end */
 export function* copySlices(
   pieces: readonly Uint8Array[],
   target: Uint8Array,
@@ -51,7 +51,7 @@ export function copyInTurns(
   next();
 }
 
-/** As `copyInTurns`. Resolves to null when the copy is not wanted any more. */
+/** As `copyInTurns`. @returns null: the copy is not wanted any more */
 export const copiedTogether = (
   pieces: readonly Uint8Array[],
   bytes: number,
@@ -66,7 +66,7 @@ export const copiedTogether = (
     copyInTurns(pieces, bytes, isStillWanted, resolve);
   });
 
-/** A copy with memory of its own, to be transferred to a thread; a large one is made over several turns of the event loop. */
+/** A copy that can be transferred to a thread; a large one is made over several turns of the event loop. */
 export async function copied(bytes: Uint8Array): Promise<Uint8Array<ArrayBuffer>> {
   const { buffer, length } = (await copiedTogether([bytes], bytes.length, () => true))!;
   return new Uint8Array(buffer as ArrayBuffer, 0, length);

@@ -3,13 +3,13 @@ interface ErrorSpec {
   readonly isRetryable: boolean;
   /** Seconds after which a retry makes sense, if the error does not say otherwise. */
   readonly retryAfterSecs?: number;
-  /** What happened, for the reference. */
+  /** For the reference. */
   readonly meaning: string;
-  /** What the user can do, for the reference. */
+  /** What the user can do; for the reference. */
   readonly advice: string;
 }
 
-/** Every error with which the router itself can fail a request. Errors of engines pass through unchanged. */
+/** The errors of the router itself. Errors of engines pass unchanged. */
 export const errorTable = {
   bad_request: {
     status: 400,

@@ -1,6 +1,6 @@
 /**
- * A 32-bit hash of a short key: FNV-1a over its UTF-16 units with murmur3's finaliser, so that keys that differ only in
- * their last letter are far apart. The same in every process, so that replicas agree.
+ * A 32-bit hash of a short key: FNV-1a over its UTF-16 units, with murmur3's finaliser, which separates keys that differ only in the last
+ * letter. It is the same in every process, so that replicas agree.
  */
 export function hash32(key: string): number {
   return hashFrom(hashBegun(key), '');

@@ -1,15 +1,12 @@
-/** A member of one set at a time. */
 export interface IndexedSetMember {
-  /** Its index there; -1: not in a set. Only the set writes it. */
+  /** -1: not in a set. Only the set writes it. */
   setIndex: number;
 }
 
 /**
- * A set for members that come and go with every request.
- *
- * `Set` and `Map` move to a new table whenever the old one is full of deleted entries, and V8 links the old table to
- * the new one. Once a full collection has promoted a table to the old generation, that link keeps all later tables and
- * their entries alive until the next full collection, and a scavenge takes 50 times as long.
+ * A set whose members change with every request. `Set` and `Map` move to a new table when the old one is full of deleted entries, and V8
+ * links the old table to the new one. When a full collection has promoted a table to the old generation, that link keeps all later tables
+ * and their entries alive until the next full collection, and a scavenge takes 50 times as long.
  */
 export class IndexedSet<T extends IndexedSetMember> implements Iterable<T> {
   readonly #items: T[] = [];

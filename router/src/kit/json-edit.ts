@@ -3,10 +3,10 @@ import { MemberFinder, keyIs, scanMembers } from './json-scan.ts';
 const SP = 0x20;
 const OPEN_OBJECT = 0x7b;
 
-/** Members by name: the JSON text of a value. */
+/** The JSON text of each value, by name. */
 export type Members = Readonly<Record<string, Buffer | string>>;
 
-/** A member of an object: where its key (with the quote) and its value are. */
+/** Offsets of a member: of its key, with the quote, and of its value. */
 export interface MemberPlace {
   readonly from: number;
   readonly valueStart: number;
@@ -19,7 +19,7 @@ interface Change {
   readonly bytes: Buffer;
 }
 
-/** Changes parts of a JSON text; every other byte stays as it is. */
+/** Replaces parts of a JSON text; all other bytes stay. */
 export class JsonEdit {
   readonly bytes: Buffer;
   readonly #changes: Change[] = [];
@@ -28,7 +28,7 @@ export class JsonEdit {
     this.bytes = bytes;
   }
 
-  /** Parts may not overlap. `start` equal to `end` inserts. */
+  /** Parts must not overlap. `start` equal to `end` inserts. */
   replace(start: number, end: number, text: string | Buffer): void {
     this.#changes.push({ start, end, bytes: typeof text === 'string' ? Buffer.from(text) : text });
   }
@@ -40,13 +40,13 @@ export class JsonEdit {
    */
   members(start: number, end: number, each: (is: (name: string) => boolean, place: MemberPlace) => boolean): number {
     const { bytes } = this;
-    // Of all members only the last one is remembered: a body may have millions.
+    // Only the last member is remembered: a body may have millions.
     let last: MemberPlace | null = null;
     let hasKept = false;
     let isLastRemoved = false;
     const after = scanMembers(bytes, start, end, (keyStart, keyEnd, valueStart, to) => {
       const place = { from: keyStart - 1, valueStart, to };
-      // Before all members that stay: its comma is the one after it.
+      // No member before it stays, so its comma is the one after it.
       if (isLastRemoved && !hasKept) this.replace(last!.from, place.from, '');
       const stays = each((name) => keyIs(bytes, keyStart, keyEnd, name), place);
       if (!stays && hasKept) this.replace(last!.to, to, '');
@@ -59,9 +59,8 @@ export class JsonEdit {
   }
 
   /**
-   * Sets members of the object in `bytes[start, end)`. A value replaces the one that counts (of several with one name the last); new
-   * members come at the end. Not together with `members` on the same object.
-   * @returns false: there is no object
+   * Sets members of the object in `bytes[start, end)`. A value replaces the last one of that name, which is the one that counts; new
+   * members are added at the end. Not together with `members` on the same object. @returns false: there is no object
    */
   set(start: number, end: number, members: Members): boolean {
     const names = Object.keys(members);
@@ -78,7 +77,7 @@ export class JsonEdit {
     return true;
   }
 
-  /** Adds members at the end of the object whose closing brace is at `close`, whether or not it has members of these names. */
+  /** Adds members before the closing brace at `close`, even if the object has members of these names. */
   append(close: number, members: Members): void {
     let before = close - 1;
     while (this.bytes[before]! <= SP) before--;
@@ -94,7 +93,7 @@ export class JsonEdit {
     return this.#changes.length === 0;
   }
 
-  /** @returns the same buffer where nothing is changed */
+  /** @returns the same buffer if nothing was changed */
   result(): Buffer {
     const { bytes } = this;
     if (this.isEmpty) return bytes;
@@ -108,13 +107,13 @@ export class JsonEdit {
   }
 }
 
-/** A document with these members set. null: it is no JSON object */
+/** @returns null: the document is no JSON object */
 export function withMembers(body: Buffer, members: Members): Buffer | null {
   const edit = new JsonEdit(body);
   return edit.set(0, body.length, members) ? edit.result() : null;
 }
 
-/** A document without the members of these names, which are ASCII; the same buffer where it has none. */
+/** @param names in ASCII @returns the same buffer if it has none of them */
 export function withoutMembers(body: Buffer, names: readonly string[]): Buffer {
   const edit = new JsonEdit(body);
   return edit.members(0, body.length, (is) => !names.some(is)) < 0 ? body : edit.result();

@@ -1,15 +1,15 @@
 type JsonObject = Record<string, unknown>;
 
 /**
- * Values that are nested deeper are refused. V8 copies values between threads, and writes JSON, by recursion: from about 3,000 levels on
- * that fails in a process with the default stack. FastAPI's parser, with which engines read requests, takes less than 1,000.
+ * Deeper values are refused. V8 copies values between threads, and writes JSON, recursively: that fails from about 3,000 levels on with
+ * the default stack. FastAPI's parser, with which engines read requests, takes less than 1,000.
  */
 const MAX_LEVELS = 256;
 
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
-/** The value of a request body. Throws what is wrong with the body, in words for the caller. */
+/** Throws an error with a message for the caller. */
 export function parseBody(text: string): unknown {
   let value: unknown;
   try {
@@ -17,7 +17,7 @@ export function parseBody(text: string): unknown {
   } catch (error) {
     throw new Error(`The body is not JSON: ${(error as Error).message}`, { cause: error });
   }
-  // Each level takes two characters at least.
+  // Each level has at least two characters.
   if (text.length > 2 * MAX_LEVELS && isDeeper(value, MAX_LEVELS))
     throw new Error(`The body has lists or objects that are nested more than ${MAX_LEVELS} levels deep.`);
   return value;

@@ -1,11 +1,10 @@
-/** A place in a list. */
 export interface ListNode<T> {
   readonly value: T;
   previous: ListNode<T> | null;
   next: ListNode<T> | null;
 }
 
-/** A doubly linked list for queues with removals in the middle. (A Set is slow at its front once it has shrunk.) */
+/** A doubly linked list for queues with removals in the middle. (The first element of a Set is slow to find after removals.) */
 export class LinkedList<T> implements Iterable<T> {
   size = 0;
   #first: ListNode<T> | null = null;
@@ -40,7 +39,7 @@ export class LinkedList<T> implements Iterable<T> {
     if (next === null) this.#last = previous;
     else next.previous = previous;
     this.size--;
-    // An old node would keep all later ones alive.
+    // A removed node would keep all later ones alive.
     link.previous = null;
     link.next = null;
   }

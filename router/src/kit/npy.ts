@@ -6,11 +6,11 @@ export interface NpyHead {
   readonly type: string;
   /** null: the numbers are in Fortran order, or the header has no shape. */
   readonly shape: readonly number[] | null;
-  /** Where the numbers begin. */
+  /** Offset of the numbers. */
   readonly end: number;
 }
 
-/** Whether the bytes are the beginning of a .npy file, or too few to tell. */
+/** Whether the bytes may be the beginning of a .npy file. */
 export const mayBeNpy = (bytes: Buffer): boolean =>
   bytes.subarray(0, MAGIC.length).equals(MAGIC.subarray(0, bytes.length));
 

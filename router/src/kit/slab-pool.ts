@@ -1,13 +1,13 @@
 /**
- * Memory in slabs of one size. It is shared memory although no thread shares it: V8 collects its whole heap whenever
- * the memory of other buffers has grown by 64 MB, but does not count shared memory. So this pool has its own limit.
+ * Memory in slabs of one size. It is shared memory, although no thread shares it, because V8 collects its whole heap whenever the memory
+ * of other buffers has grown by 64 MB. So this pool has its own limit.
  */
 export class SlabPool {
   readonly slabBytes: number;
   readonly #maxSlabs: number;
   /** Weak: V8's next full collection frees unused slabs. */
   readonly #spare: WeakRef<SharedArrayBuffer>[] = [];
-  /** Slabs in memory, including those that were dropped without being given back. */
+  /** Slabs in memory, including dropped ones that were not given back. */
   #count = 0;
   readonly #collected = new FinalizationRegistry<null>(() => {
     this.#count--;
@@ -31,7 +31,6 @@ export class SlabPool {
     return Buffer.from(memory);
   }
 
-  /** The slab will be overwritten. */
   giveBack(slab: Buffer): void {
     this.#spare.push(new WeakRef(slab.buffer as unknown as SharedArrayBuffer));
   }

@@ -1,7 +1,7 @@
-/** Slots (small numbers from 0 on) in the order of their keys, the least first. A binary heap that knows where each slot is. */
+/** A binary heap of slots (small numbers from 0 on) that knows the position of each slot. The least key is first. */
 export class SlotHeap {
   readonly #heap: number[] = [];
-  // By slot. A place is an index of the heap plus 1; 0: the slot is not in it.
+  // By slot: its index in the heap plus 1; 0: not in the heap.
   #keys = new Float64Array(64);
   #places = new Int32Array(64);
   /** Indexes of the heap whose slots `slot` has not shown yet, but whose parents it has; the least key is last. */
@@ -38,19 +38,18 @@ export class SlotHeap {
     if (last !== slot) this.#sink(last, this.#rise(last, place - 1));
   }
 
-  /** Begins to show the slots in order. A change of the heap ends that. */
+  /** Begins an iteration in order. A change of the heap ends it. */
   start(): void {
     this.#open.length = 0;
     if (this.#heap.length > 0) this.#open.push(0);
   }
 
-  /** The slot that is shown; -1 after the last one. */
+  /** The present slot of the iteration; -1 after the last one. */
   get slot(): number {
     const { length } = this.#open;
     return length === 0 ? -1 : this.#heap[this.#open[length - 1]!]!;
   }
 
-  /** Goes on to the next slot. */
   next(): void {
     const at = this.#open.pop()!;
     this.#show(2 * at + 1);

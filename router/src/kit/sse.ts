@@ -1,7 +1,5 @@
-/** Joins the pieces of an event. */
 export type JoinPieces<Joined> = (pieces: readonly Buffer[], bytes: number) => Joined;
 
-/** In one step. */
 export const joined: JoinPieces<Buffer> = (pieces, bytes) => Buffer.concat(pieces, bytes);
 
 const IN_LINE = 0;
@@ -96,7 +94,7 @@ export class EventSplitter<Joined = Buffer> {
     return this.push(Buffer.from(bytes.subarray(start, end)));
   }
 
-  /** The rest at the end of the stream: an incomplete event. */
+  /** The incomplete event at the end of the stream. */
   end(): Buffer | Joined {
     this.#ends.reset();
     return this.#whole(NOTHING);

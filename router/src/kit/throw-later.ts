@@ -1,6 +1,6 @@
 /**
- * Throws an error of the router's own code outside of the present callback, where the process reports it. What caught the error
- * can then end the request or connection that it belongs to.
+ * Throws an error outside of the present callback, so that the process reports it, while the caller ends the request or connection of the
+ * error.
  */
 export const throwLater = (error: unknown): void =>
   queueMicrotask(() => {

@@ -220,7 +220,7 @@ class RouterArgs(PeerArgs):
     )
     cb_window_duration_secs: float = field(
         default=120,
-        metadata={"flag": "cb-window-duration-secs", "always": True, "help": "It is kept to; there it is not used."},
+        metadata={"flag": "cb-window-duration-secs", "always": True, "help": "turnout applies this window; sglang-router and vllm-router ignore it."},
     )
     disable_circuit_breaker: bool = field(
         default=False,

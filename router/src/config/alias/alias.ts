@@ -23,9 +23,9 @@ export interface AliasFlag {
   readonly read: (texts: readonly string[], given: Given) => Values;
   /** Defaults of other options that follow from it. The environment and the file take precedence. */
   readonly implies?: (given: Given) => Values;
-  /** Without its feature something else would be served, so the start is refused. */
+  /** The start is refused, because without its feature something else would be served. */
   readonly isVital?: true;
-  /** The values that request nothing. */
+  /** Values that ask for nothing, so that there is no warning. */
   readonly moot?: readonly string[];
   /** A warning at the start if it is given. It follows the flag's name. */
   readonly warning?: string;
@@ -39,7 +39,7 @@ export interface Peer {
   /** The commands of this router: `turnout VERB`. The first one is shown. */
   readonly verbs: readonly string[];
   readonly flags: readonly AliasFlag[];
-  /** What that router does by default. */
+  /** Options for the defaults of the other router. */
   readonly settings: Values;
 }
 

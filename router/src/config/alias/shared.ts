@@ -1,7 +1,7 @@
 import { ConfigError } from '../load.ts';
 import { type AliasFlag, type Given, type Values, not, readAs, renamed, same } from './alias.ts';
 
-/** Flags that SGLang's and vLLM's routers share since their common origin. */
+/** Flags that SGLang's and vLLM's routers share by their common origin. */
 
 const miniLb = not('mini-lb', 'nothing', 'there is one router, and it does more.');
 
@@ -123,6 +123,11 @@ export const breaker = (defaults: readonly [number, number, number, number] | nu
   renamed('cb-failure-threshold', 'cbFailureThreshold', breakerNote, defaults?.[0]),
   same('cb-success-threshold', defaults?.[1]),
   same('cb-timeout-duration-secs', defaults?.[2]),
-  renamed('cb-window-duration-secs', 'cbWindowDurationSecs', 'It is kept to; there it is not used.', defaults?.[3]),
+  renamed(
+    'cb-window-duration-secs',
+    'cbWindowDurationSecs',
+    'turnout applies this window; sglang-router and vllm-router ignore it.',
+    defaults?.[3],
+  ),
   same('disable-circuit-breaker'),
 ];
