@@ -25,8 +25,9 @@ export class Ends implements PairNotes {
   /** The request is in flight. The client's own time limit holds where it is shorter than the router's; 0: no limit. */
   began(x: Exchange, limitMs: number): void {
     this.#stages.inFlight.add(x);
-    if (limitMs > 0 && !(x.timeoutMs < limitMs && x.timeoutMs > 0)) x.timeoutMs = limitMs;
-    if (x.timeoutMs > 0) x.timer = setTimeout(() => this.end(x, tooLong(x.timeoutMs, limitMs)), x.timeoutMs);
+    if (limitMs > 0 && (x.timeoutMs ?? Infinity) > limitMs) x.timeoutMs = limitMs;
+    const { timeoutMs } = x;
+    if (timeoutMs !== null) x.timer = setTimeout(() => this.end(x, tooLong(timeoutMs, limitMs)), timeoutMs);
   }
 
   /** A plugin responds in the engine's place. */

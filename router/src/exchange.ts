@@ -1,4 +1,5 @@
-import type { Placement, Reason, Role, Worker } from './fleet/worker.ts';
+import type { Move, Why } from './fleet/session-move.ts';
+import type { Placement, Role, Worker } from './fleet/worker.ts';
 import type { IndexedSetMember } from './kit/indexed-set.ts';
 import type { Usage } from './engines/usage.ts';
 import type { ErrorFormat, RouterError } from './kit/errors.ts';
@@ -110,52 +111,6 @@ export interface Candidate {
   readonly terms: Readonly<Record<string, number>>;
 }
 
-/** Why a request of a session went to another worker than the session's previous request. */
-export type MoveReason =
-  /** The worker failed this request. */
-  | 'retry'
-  /** The worker left the fleet. */
-  | 'removed'
-  /** The worker was not eligible, for this reason. */
-  | Reason
-  /** The worker was at `--worker-max-inflight`. */
-  | 'full'
-  /** The worker was new or had recovered recently, and got fewer requests. */
-  | 'slow_start'
-  /** The worker does not serve the request's model. */
-  | 'model'
-  /** A plugin excluded the worker. */
-  | 'plugin'
-  /** rollout: the new worker's estimated cost was lower by more than the threshold. */
-  | 'cheaper'
-  /** rollout: the sessions at the worker had outgrown its KV cache. */
-  | 'no_room'
-  /** rollout: the worker was not eligible in between and has lost the session's KV cache. */
-  | 'cache_lost'
-  /** The load of the workers was unequal, or the worker had more than its share. */
-  | 'load'
-  /** The workers on the hash ring changed. */
-  | 'ring'
-  /** The session's first worker is back. */
-  | 'returned'
-  /** The policy places requests by their prompts and keeps no sessions. */
-  | 'prompt'
-  /** The policy reports no reason. */
-  | 'policy';
-
-/** A request of a session went to another worker than the session's previous request. */
-export interface Move {
-  readonly session: string;
-  /** URLs of the workers. */
-  readonly from: string;
-  readonly to: string;
-  readonly reason: MoveReason;
-  /** By how many seconds the estimated cost was lower; 0 where the reason is not `cheaper`. */
-  readonly savedSecs: number;
-  /** Monotonic ms. */
-  readonly atMs: number;
-}
-
 /** A request that is queued for admission, or held afterwards. */
 export interface Waiting {
   readonly phase: 'queued' | 'held';
@@ -165,9 +120,6 @@ export interface Waiting {
   /** How long after `sinceMs` the wait ends: the request is sent anyway or refused. */
   readonly limitMs: number;
 }
-
-/** Why a request is at its worker: first of its session, same worker as before, moved, retried, named by the client, or no session. */
-export type Why = 'new' | 'home' | 'moved' | 'retry' | 'target' | 'policy';
 
 /** Maximum bytes of a response that are read while its engine loads weights and its client does not take them. */
 const READ_ON_BYTES = 4_194_304;
@@ -193,10 +145,9 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   isRequestIdOurs = false;
   /** The path in its normal form, without the query: routing and access are decided by it. */
   path = '';
-  /** The client's path, if a plugin replaced it; else ''. */
-  clientPath = '';
-  /** The client's target, if a plugin replaced it; else ''. */
-  clientTarget = '';
+  /** The client's path and target, if a plugin replaced them. */
+  clientPath: string | null = null;
+  clientTarget: string | null = null;
   errorFormat: ErrorFormat = 'plain';
   /** The first key of the request, in the configured order; null: the request has no key, or no policy needs one. */
   key: RoutingKey | null = null;
@@ -212,8 +163,8 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   isGeneration = false;
   /** One worker of each of these roles serves it; null: one worker of any role. */
   roles: readonly Role[] | null = null;
-  /** Time limit of the whole exchange, set by the client or by options; 0: none. */
-  timeoutMs = 0;
+  /** Time limit of the whole exchange, set by the client or by options. */
+  timeoutMs: number | null = null;
   /** Digest of the client's API key; null: it sent none that the router knows. */
   keyDigest: Buffer | null = null;
   /** The client may read what is stored for other clients: it has an admin key, or there are no keys. */
@@ -224,16 +175,16 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   policyState: unknown = null;
   /** The maximum of the hold is over: the exchange is placed or refused now. */
   isOverdue = false;
-  /** The target of the present attempt; '': the client's. */
-  engineTarget = '';
+  /** The target of the present attempt, if it is not the client's. */
+  engineTarget: string | null = null;
   /** The workers of the present attempt. */
   placement: Placement | null = null;
   /** The workers that the policy compared last, and how; null: this was not recorded, or the policy does not report it. */
   candidates: readonly Candidate[] | null = null;
-  /** Tokens of the prompt that the policy expects in the prompt cache of the chosen worker; -1: not known. */
-  predictedTokens = -1;
-  /** The line `traceparent` of the present attempt, with its CRLF; '': the client's header, if any, is passed on unchanged. */
-  traceLine = '';
+  /** Tokens of the prompt that the policy expects in the prompt cache of the chosen worker. */
+  predictedTokens: number | null = null;
+  /** The line `traceparent` of the present attempt, with its CRLF; null: the client's header, if any, is passed on unchanged. */
+  traceLine: string | null = null;
   /** Why the placement is at its worker; `move` says more where its session moved. */
   why: Why = 'policy';
   move: Move | null = null;
@@ -242,7 +193,7 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** How long it was queued for admission, how long it was held after that, and the reason of the last hold. */
   queuedMs = 0;
   heldMs = 0;
-  heldFor = '';
+  heldFor: string | null = null;
   /** The placement is counted as in flight at its workers. */
   isCounted = false;
   /** The worker that the client or a plugin named in the policy's place: it gets the request whether it is eligible or not. */
@@ -263,25 +214,25 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   /** The breaker of its worker is half-open: the outcome of this exchange closes or opens it. */
   isTrial = false;
   attempts = 0;
-  /** Status of the response; 0: none has begun. */
-  status = 0;
+  /** Status of the response that has begun. */
+  status: number | null = null;
   /** The engine's response is an event stream. */
   isStream = false;
   /** So many bytes of the response are read although the client does not take them. */
   readOnBytes = 0;
   /** See `headGoesTo`. */
   isAnswerOut = false;
-  /** When the first byte of the response was sent (monotonic ms); 0: none was. */
-  firstByteMs = 0;
+  /** When the first byte of the response was sent (monotonic ms). */
+  firstByteMs: number | null = null;
   /**
-   * When the present attempt was sent, and when the first byte of a response body came (monotonic ms), 0 before. vLLM sends the head of a
-   * stream before it has a token.
+   * When the present attempt was sent, and when the first byte of a response body came (monotonic ms). vLLM sends the head of a stream
+   * before it has a token.
    */
-  sentMs = 0;
-  firstTokenMs = 0;
-  endMs = 0;
-  /** When the last bytes of the response came (monotonic ms; by the coarse clock until the response is complete), and how many came. */
-  lastByteMs = 0;
+  sentMs: number | null = null;
+  firstTokenMs: number | null = null;
+  endMs: number | null = null;
+  /** A number always: a field that is null before would take a new number object for each read. */
+  #lastByteMs = 0;
   answerBytes = 0;
   answerReads = 0;
   /** Token counts that the engine reports; null: none were found so far. */
@@ -379,6 +330,20 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
     let entry = this.#states;
     while (entry !== null && entry.key !== key) entry = entry.next;
     return entry;
+  }
+
+  /** When the last bytes of the response came (monotonic ms; by the coarse clock until the response is complete). */
+  get lastByteMs(): number | null {
+    return this.#lastByteMs === 0 ? null : this.#lastByteMs;
+  }
+
+  set lastByteMs(ms: number) {
+    this.#lastByteMs = ms;
+  }
+
+  /** From the head of the request to the end of the response. Until then, to now. */
+  get durationMs(): number {
+    return (this.endMs ?? performance.now()) - this.startMs;
   }
 
   /** The session key; '': the request has none. */

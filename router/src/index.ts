@@ -11,17 +11,8 @@ export type {
   PolicyContext,
 } from './choose/policy.ts';
 export type { Config } from './config/options.ts';
-export type {
-  ResponseObserver,
-  FailedAttempt,
-  Failure,
-  KeyKind,
-  Move,
-  MoveReason,
-  Outcome,
-  Prompt,
-  RoutingKey,
-} from './exchange.ts';
+export type { ResponseObserver, FailedAttempt, Failure, KeyKind, Outcome, Prompt, RoutingKey } from './exchange.ts';
+export type { Move, MoveReason } from './fleet/session-move.ts';
 export type { Leg, Placement, Worker } from './fleet/worker.ts';
 export type { Fleet } from './fleet/fleet.ts';
 export type { Logger } from './observe/log.ts';

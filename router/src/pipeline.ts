@@ -105,7 +105,7 @@ export class Pipeline implements ResultListener<Exchange> {
   }
 
   began(x: Exchange, head: ResponseHead): void {
-    if (x.isAnswerOut && x.firstByteMs > 0) return;
+    if (x.isAnswerOut && x.firstByteMs !== null) return;
     x.status = head.status;
     x.isStream = head.isEventStream;
     x.firstByteMs = performance.now();

@@ -4,7 +4,8 @@ import { moveText, reasonText } from '../choose/reason-text.ts';
 import type { SessionHome, SessionHomes } from '../choose/session-homes.ts';
 import { boundedKey, groupOf, sessionOf } from '../classify/routing-keys.ts';
 import { checkInput } from '../config/check-input.ts';
-import type { Exchange, Move } from '../exchange.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Move } from '../fleet/session-move.ts';
 import { waitsOf } from '../observe/waits.ts';
 import { phaseOf } from './request-phase.ts';
 
@@ -71,10 +72,10 @@ export const requestInFlight = (x: Exchange, sessionHeaders: readonly string[], 
   reason: x.waiting?.reason ?? reasonText(x),
   age_secs: secs(nowMs - x.startMs),
   waiting_secs: x.waiting === null ? null : secs(nowMs - x.waiting.sinceMs),
-  last_byte_secs: x.firstByteMs === 0 ? null : secs(nowMs - x.lastByteMs),
+  last_byte_secs: x.firstByteMs === null ? null : secs(nowMs - x.lastByteMs!),
   bytes_sent: x.answerBytes,
   attempts: x.attempts,
-  path: x.clientPath || x.path,
+  path: x.clientPath ?? x.path,
 });
 
 export function listSessions({ homes }: OverviewContext, wish: z.output<typeof sessionsQuery>) {

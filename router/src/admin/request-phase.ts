@@ -15,6 +15,6 @@ export type Phase =
 
 export function phaseOf(x: Exchange): Phase {
   if (x.waiting !== null) return x.waiting.phase;
-  if (x.firstByteMs > 0) return 'streaming';
+  if (x.firstByteMs !== null) return 'streaming';
   return x.isCounted || x.audience !== null ? 'waiting_for_first_byte' : 'receiving';
 }

@@ -131,7 +131,7 @@ export class Admission {
     if (!x.isInside) return;
     x.isInside = false;
     this.#inside--;
-    this.#pace.note(x.endMs);
+    this.#pace.note(x.endMs!);
     this.#admitWaiting();
   }
 

@@ -1,6 +1,7 @@
 import type { Config } from '../config/options.ts';
 import type { PolicyName } from '../config/options/policy-names.ts';
-import type { Candidate, Exchange, MoveReason, Placer } from '../exchange.ts';
+import type { Candidate, Exchange, Placer } from '../exchange.ts';
+import type { MoveReason } from '../fleet/session-move.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import type { RouterError } from '../kit/errors.ts';

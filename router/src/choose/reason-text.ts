@@ -1,4 +1,5 @@
-import type { Exchange, MoveReason, Waiting } from '../exchange.ts';
+import type { Exchange, Waiting } from '../exchange.ts';
+import type { MoveReason } from '../fleet/session-move.ts';
 
 const moveTexts: Readonly<Record<MoveReason, string>> = {
   retry: 'the worker failed the request',
@@ -80,6 +81,6 @@ export const heldForText = (reason: string): string => waitTextOf(reason).waitsF
 
 /** As text: `new`, `home`, `moved: worker unhealthy`, `retry`, `target`, `policy`; `held` without a worker. */
 export function reasonText({ why, move, placement, heldFor }: Exchange): string {
-  if (placement === null) return heldFor === '' ? '' : 'held';
+  if (placement === null) return heldFor === null ? '' : 'held';
   return why === 'moved' && move !== null ? `moved: ${moveText(move)}` : why;
 }

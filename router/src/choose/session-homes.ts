@@ -1,5 +1,6 @@
 import { groupOf } from '../classify/routing-keys.ts';
-import type { Exchange, Move, MoveReason, Why } from '../exchange.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Move, MoveReason, Why } from '../fleet/session-move.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { MoveWhy } from './policy.ts';
 

@@ -39,7 +39,7 @@ export function classify(x: Exchange, idHeaders: readonly string[]): RouterError
   x.path = normalPath(head.target);
   x.errorFormat = errorFormatOf(x.path);
   x.isGeneration = isGeneration(head.method, x.path);
-  if (x.clientTarget !== '') x.clientPath = normalPath(x.clientTarget);
+  if (x.clientTarget !== null) x.clientPath = normalPath(x.clientTarget);
   if (idHeaders.length > 0) readIdHeaders(x, idHeaders);
   else if (head.requestId === '' || !SAFE_ID.test(head.requestId)) {
     if (head.hasRequestIdLine) head.drop('x-request-id');
@@ -51,11 +51,14 @@ export function classify(x: Exchange, idHeaders: readonly string[]): RouterError
     if (!x.isLastTurn && !NO.test(head.sessionEnd)) return wrongSessionEnd();
   }
   if (head.timeout === '') return null;
-  x.timeoutMs = SECONDS.test(head.timeout) ? Number(head.timeout) * 1000 : 0;
-  return x.timeoutMs > 0
-    ? null
-    : new RouterError('bad_request', 'x-turnout-timeout must be a number of seconds above 0, for example 30 or 0.5.');
+  const timeoutMs = SECONDS.test(head.timeout) ? Number(head.timeout) * 1000 : 0;
+  if (timeoutMs === 0) return wrongTimeout();
+  x.timeoutMs = timeoutMs;
+  return null;
 }
+
+const wrongTimeout = (): RouterError =>
+  new RouterError('bad_request', 'x-turnout-timeout must be a number of seconds above 0, for example 30 or 0.5.');
 
 const wrongSessionEnd = (): RouterError =>
   new RouterError(

@@ -287,7 +287,7 @@ export class Attempt implements UpstreamUser, Source {
   #complete(surplus: number): void {
     // The only read of a response has its first and its last byte.
     const { x } = this;
-    x.lastByteMs = x.answerReads === 1 ? x.firstTokenMs : performance.now();
+    x.lastByteMs = (x.answerReads === 1 ? x.firstTokenMs : null) ?? performance.now();
     const connection = this.#connection;
     const isReusable = this.#isRequestSent && surplus === 0 && !this.#head!.isLast;
     this.#leave();

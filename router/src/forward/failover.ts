@@ -126,7 +126,7 @@ export class Failover implements RetryDecisions {
     if (!excluded.isRepeat) return { tried: excluded.tried, waitMs: 0 };
     if (askedMs > retries.retryAfterMaxMs) return null;
     const waitMs = Math.max(askedMs, backoffMs(retries, failures.length - 1, this.#parts.random()));
-    const isTooLate = x.timeoutMs > 0 && performance.now() + waitMs >= x.startMs + x.timeoutMs;
+    const isTooLate = x.timeoutMs !== null && performance.now() + waitMs >= x.startMs + x.timeoutMs;
     return isTooLate ? null : { tried: excluded.tried, waitMs };
   }
 }

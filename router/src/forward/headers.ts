@@ -21,13 +21,13 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
   const { head } = x;
   if (bodyBytes >= 0) head.drop('content-length');
   // `OPTIONS *` is about the server, not about a path on it (RFC 9112 section 3.2.4).
-  const target = head.target === '*' ? '*' : worker.basePath + (x.engineTarget || head.target);
+  const target = head.target === '*' ? '*' : worker.basePath + (x.engineTarget ?? head.target);
   const { authorization } = worker.key;
   const fields =
     authorization === ''
       ? head.passedOn()
       : `${head.passedOn().replace(AUTHORIZATION_LINES, '')}authorization: ${authorization}\r\n`;
-  let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${fields}${x.traceLine}`;
+  let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${fields}${x.traceLine ?? ''}`;
   if (x.isRequestIdOurs) {
     out += `x-request-id: ${head.requestId}\r\n`;
     if (head.idHeader !== '') out += `${head.idHeader}: ${head.requestId}\r\n`;

@@ -25,7 +25,7 @@ export class HungRequests {
 
   waitingAt(worker: Worker): Waiting {
     const all = this.#at(worker);
-    const requests = all.filter(({ firstByteMs }) => firstByteMs === 0);
+    const requests = all.filter(({ firstByteMs }) => firstByteMs === null);
     const oldestMs = requests.reduce((ms, { startMs }) => Math.max(ms, performance.now() - startMs), 0);
     return { requests: requests.length, oldestMs, answers: all.length - requests.length };
   }

@@ -42,7 +42,7 @@ export function healthFeedback(breakers: Breakers, health: Health): Observer {
       const { worker } = x;
       if (worker === null) return;
       if (x.outcome === 'complete') {
-        answered(x, worker, x.status);
+        answered(x, worker, x.status!);
         // The response needed both halves of the pair.
         if (x.freed !== null && x.freed !== worker) breakers.succeeded(x.freed, x.isGeneration);
       } else if (brokeOff(x)) {
@@ -56,5 +56,5 @@ export function healthFeedback(breakers: Breakers, health: Health): Observer {
 
 /** The engine began its response and did not complete it. */
 const brokeOff = ({ outcome, firstByteMs, error }: Exchange): boolean =>
-  (outcome === 'cut' || (outcome === 'refused' && firstByteMs > 0)) &&
+  (outcome === 'cut' || (outcome === 'refused' && firstByteMs !== null)) &&
   (error?.code === 'upstream_reset' || error?.code === 'stream_idle_timeout');

@@ -1,4 +1,5 @@
-import type { Exchange, Why } from '../exchange.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Why } from '../fleet/session-move.ts';
 import type { BreakerState } from '../fleet/breaker.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { Histogram, Timing } from './durations.ts';
@@ -62,16 +63,16 @@ export class Meters implements Observer {
 
   finished(x: Exchange): void {
     this.outcomes[x.outcome!]++;
-    this.duration.observe((x.endMs - x.startMs) / 1000);
-    if (x.firstByteMs > 0) this.firstByte.observe((x.firstByteMs - x.startMs) / 1000);
-    if (x.heldMs > 0) this.#heldFor(x.heldFor).observe(x.heldMs / 1000);
+    this.duration.observe(x.durationMs / 1000);
+    if (x.firstByteMs !== null) this.firstByte.observe((x.firstByteMs - x.startMs) / 1000);
+    if (x.heldFor !== null) this.#heldFor(x.heldFor).observe(x.heldMs / 1000);
     if (x.error !== null) add(this.errors, x.error.code);
     this.requestBytes += x.body.bytes;
     this.responseBytes += x.answerBytes;
     const { worker } = x;
     if (worker === null) return;
     const meters = this.worker(worker);
-    if (x.status > 0 && x.error === null) meters.byStatusClass[Math.floor(x.status / 100)]!++;
+    if (x.status !== null && x.error === null) meters.byStatusClass[Math.floor(x.status / 100)]!++;
     if (x.usage !== null) {
       meters.promptTokens += Math.max(0, x.usage.promptTokens);
       if (x.usage.cachedTokens >= 0) {
@@ -81,7 +82,7 @@ export class Meters implements Observer {
       meters.outputTokens += x.usage.outputTokens;
     }
     if (x.outcome === 'cut' && x.error?.code === 'upstream_reset') meters.cut++;
-    if (x.isGeneration && x.status < 400) this.#time(x, meters);
+    if (x.isGeneration && (x.status ?? 0) < 400) this.#time(x, meters);
   }
 
   #heldFor(reason: string): Histogram {
@@ -92,17 +93,18 @@ export class Meters implements Observer {
 
   /** If several workers sampled one response (`--resume`), its times are of no worker. */
   #time(x: Exchange, meters: WorkerMeters): void {
-    const { endMs, firstTokenMs, lastByteMs, sentMs } = x;
+    const { firstTokenMs, lastByteMs, sentMs } = x;
+    const endMs = x.endMs!;
     const isOfOne = x.seams.length === 0;
     const isComplete = x.outcome === 'complete';
-    if (isComplete && isOfOne) meters.response.observe((lastByteMs - sentMs) / 1000, endMs);
-    if (!x.isStream || firstTokenMs === 0) return;
+    if (isComplete && isOfOne) meters.response.observe((lastByteMs! - sentMs!) / 1000, endMs);
+    if (!x.isStream || firstTokenMs === null) return;
     this.firstToken.observe((firstTokenMs - x.startMs) / 1000);
-    if (isOfOne) meters.firstToken.observe((firstTokenMs - sentMs) / 1000, endMs);
+    if (isOfOne) meters.firstToken.observe((firstTokenMs - sentMs!) / 1000, endMs);
     // Engines send an event for each token, and most reads have one.
     const tokens = x.usage?.outputTokens ?? x.answerReads;
     if (!isComplete || !isOfOne || tokens < 2) return;
-    const gapSecs = (lastByteMs - firstTokenMs) / (tokens - 1) / 1000;
+    const gapSecs = (lastByteMs! - firstTokenMs) / (tokens - 1) / 1000;
     this.tokenGap.observe(gapSecs);
     meters.tokenGap.observe(gapSecs, endMs);
   }
@@ -166,7 +168,7 @@ export class PolicyMeters implements Observer {
 
   finished(x: Exchange): void {
     const { usage, predictedTokens } = x;
-    if (usage === null || usage.cachedTokens < 0 || predictedTokens < 0) return;
+    if (usage === null || usage.cachedTokens < 0 || predictedTokens === null) return;
     // The engine that reports tokens is not the one that prefilled.
     if (x.placement === null || x.placement.legs.length > 1) return;
     const counts = this.#of(x);

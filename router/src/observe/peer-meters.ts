@@ -64,16 +64,17 @@ export class PeerMeters implements Observer {
   }
 
   finished(x: Exchange): void {
-    const { worker, status, error } = x;
+    const { worker, error } = x;
+    const status = x.status ?? 0;
     const route = this.#routeOf(x);
-    route.duration.observe((x.endMs - x.startMs) / 1000);
+    route.duration.observe(x.durationMs / 1000);
     const shown = error === null ? status : error.status;
     if (shown > 0) add(this.responses, `${shown} ${error?.code ?? ''}`);
     if (error !== null || status >= 400) add(route.errors, error?.code ?? `http_${status}`);
     if (x.failures.length > 0 && (error !== null || isRetried(status))) route.exhausted++;
     if (worker === null || status === 0) return;
     if (x.placement !== null && x.placement.legs.length > 1) {
-      route.pairDuration.observe((x.endMs - x.startMs) / 1000);
+      route.pairDuration.observe(x.durationMs / 1000);
       for (const leg of x.placement.legs) add(this.halves, `${leg.role} ${leg.worker.url}`);
     }
     add(this.upstream, `${status} `);

@@ -2,7 +2,8 @@ import { moveText } from '../choose/reason-text.ts';
 import type { SessionHomes } from '../choose/session-homes.ts';
 import { sessionOf } from '../classify/routing-keys.ts';
 import type { Config } from '../config/options.ts';
-import type { Exchange, Move } from '../exchange.ts';
+import type { Exchange } from '../exchange.ts';
+import type { Move } from '../fleet/session-move.ts';
 import { type ControlResult, isDone } from '../forward/control/report.ts';
 import type { RouterError } from '../kit/errors.ts';
 import type { ExchangeRow, ExchangeRows, RowListener } from './exchange-rows.ts';
@@ -66,13 +67,13 @@ function refusalLog(log: Logger, options: RequestLogOptions) {
         {
           requestId: x.head.requestId,
           method: x.head.method,
-          path: x.clientPath || x.path,
+          path: x.clientPath ?? x.path,
           ...(session === '' ? {} : { session }),
           worker: x.worker?.url ?? null,
           code,
-          status: x.status,
+          status: x.status ?? 0,
           bytesSent: x.outcome === 'cut' ? x.answerBytes : 0,
-          ms: Math.round(x.endMs - x.startMs),
+          ms: Math.round(x.durationMs),
           ...(x.error === null ? {} : { detail: x.error.message }),
         },
         x.outcome === 'cut' ? 'answer truncated' : 'request refused',

@@ -71,12 +71,12 @@ test('what waits for another reason has an object of its own, and what is queued
 test('a warning at once when a request waits at an unhealthy worker; a stream there only once it is silent', () => {
   const { lines, watch, requests, fleet, workers } = scene();
   const [ill, well] = workers;
-  const at = (worker: (typeof workers)[0], session: string, firstByteMs = 0): Exchange => {
+  const at = (worker: (typeof workers)[0], session: string, firstByteMs: number | null = null): Exchange => {
     const x = exchangeOf({ session });
     x.placement = worker.alone;
     x.isCounted = true;
     x.firstByteMs = firstByteMs;
-    x.lastByteMs = firstByteMs;
+    x.lastByteMs = firstByteMs ?? 0;
     requests.push(x);
     return x;
   };

@@ -120,13 +120,14 @@ export function waitWatch(
 }
 
 /** The time of the last byte from its worker, or of the request. */
-const heardMs = ({ firstByteMs, lastByteMs, startMs }: Exchange): number => (firstByteMs === 0 ? startMs : lastByteMs);
+const heardMs = ({ firstByteMs, lastByteMs, startMs }: Exchange): number =>
+  firstByteMs === null ? startMs : lastByteMs!;
 
 /** Whether the request waits at an unhealthy worker; a stream only if it is silent. */
 function isSilent(x: Exchange, nowMs: number): boolean {
   const { worker } = x;
   if (!x.isCounted || worker === null || (worker.reasons & (REASONS.unhealthy | REASONS.hung)) === 0) return false;
-  return x.firstByteMs === 0 || nowMs - x.lastByteMs > LONG_MS;
+  return x.firstByteMs === null || nowMs - x.lastByteMs! > LONG_MS;
 }
 
 const waitFields = ({ count, reason, waits_for: waitsFor, oldest }: WaitRow) => ({

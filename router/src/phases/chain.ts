@@ -104,7 +104,7 @@ export class PluginChain {
     if (!this.has('requestBody')) return passage.done(null);
     x.body.whenJoined((body) => {
       if (passage.isOver()) return;
-      x.engineTarget = '';
+      x.engineTarget = null;
       const plugins = this.#plugins.filter((plugin) => takesBody(plugin, body.length));
       if (plugins.length === 0) passage.done(null);
       else passBody({ x, worker, ...passage }, body, plugins);
@@ -156,7 +156,7 @@ export class Plugins {
 
   /** Determines which plugins take part. @returns the failure of a plugin that could not say */
   takePart(x: Exchange): RouterError | null {
-    const path = x.clientPath || x.path;
+    const path = x.clientPath ?? x.path;
     if (!this.#prefixes.some((prefix) => path.startsWith(prefix))) return null;
     const taking: Plugin[] = [];
     const failure = this.#askAll(path, (plugin) => {

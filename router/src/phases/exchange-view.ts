@@ -1,4 +1,5 @@
-import type { Candidate, FailedAttempt, Move, Outcome, Prompt, RoutingKey, Seam, Why } from '../exchange.ts';
+import type { Candidate, FailedAttempt, Outcome, Prompt, RoutingKey, Seam } from '../exchange.ts';
+import type { Move, Why } from '../fleet/session-move.ts';
 import type { Usage } from '../engines/usage.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import type { RouterError } from '../kit/errors.ts';
@@ -52,7 +53,7 @@ export interface RequestBodyView {
  *   },
  *   finished(x) {
  *     const ms = x.state(sentAt);
- *     if (ms !== null) console.log(x.endMs - ms);
+ *     if (ms !== null) console.log(performance.now() - ms);
  *   },
  * };
  */
@@ -67,8 +68,8 @@ export interface ExchangeView {
   readonly body: RequestBodyView;
   /** The normal form of the path, without the query. Routing and access go by it. */
   readonly path: string;
-  /** The path that the client asked for, if a plugin replaced the target; else ''. */
-  readonly clientPath: string;
+  /** The path that the client asked for, if a plugin replaced the target. */
+  readonly clientPath: string | null;
   /** The request asks for generation: it may be retried on another worker. */
   readonly isGeneration: boolean;
   /** The router made the request id; the client sent none. */
@@ -83,16 +84,16 @@ export interface ExchangeView {
   isLastTurn: boolean;
   /** The only worker that may get the request; null: the policy chooses. Set by `classify`. */
   target: Worker | null;
-  /** Path and query for the present attempt; '': the client's. Set by `requestBody`. */
-  engineTarget: string;
+  /** Path and query for the present attempt; null: the client's. Set by `requestBody`. */
+  engineTarget: string | null;
   /** The prompt, if the policy needs it. */
   readonly prompt: Prompt | null;
   /** The session key; '' if the client named no session. */
   readonly session: string;
   /** Digest of the client's API key, if clients have keys; else ''. */
   readonly tenant: string;
-  /** Milliseconds that the request may take; 0: no limit. */
-  readonly timeoutMs: number;
+  /** Milliseconds that the request may take; null: no limit. */
+  readonly timeoutMs: number | null;
   /** Where the present attempt goes. */
   readonly placement: Placement | null;
   /** The worker that answers, or the worker of the present attempt; of a pair the decode worker. */
@@ -109,8 +110,8 @@ export interface ExchangeView {
   readonly failures: readonly FailedAttempt[];
   /** Where other workers continued its generation (`--resume`): the request of such an attempt is for the rest of a response. */
   readonly seams: readonly Seam[];
-  /** Status of the response; 0 before there is one. */
-  readonly status: number;
+  /** Status of the response that has begun. */
+  readonly status: number | null;
   /** Tokens of the response, if the engine reports them. */
   readonly usage: Usage | null;
   readonly answerBytes: number;
@@ -122,14 +123,14 @@ export interface ExchangeView {
   readonly queuedMs: number;
   readonly heldMs: number;
   /**
-   * When the head was complete, the response began, the first and the last bytes of its body arrived, and the request ended (monotonic ms; 0:
-   * not yet).
+   * When the head was complete, the response began, the first and the last bytes of its body arrived, and the request ended (monotonic ms;
+   * null: not yet).
    */
   readonly startMs: number;
-  readonly firstByteMs: number;
-  readonly firstTokenMs: number;
-  readonly lastByteMs: number;
-  readonly endMs: number;
+  readonly firstByteMs: number | null;
+  readonly firstTokenMs: number | null;
+  readonly lastByteMs: number | null;
+  readonly endMs: number | null;
   /** What a plugin keeps of this request; null: nothing was set. */
   state<State>(key: StateKey<State>): State | null;
   setState<State>(key: StateKey<State>, state: State | null): void;

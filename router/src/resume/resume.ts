@@ -199,7 +199,7 @@ export class Resume implements AfterAttempt {
     const followed = x.state(this.#followed);
     if (followed === null) return body;
     followed.known = this.#knownOf(worker);
-    const dialect = dialectOf(x.engineTarget === '' ? x.head.target : x.engineTarget);
+    const dialect = dialectOf(x.engineTarget ?? x.head.target);
     const before = followed.generation;
     if (before !== null && before.ids.length > 0) {
       const rest = this.#continued(before, dialect === null ? null : Asked.read(dialect, body));

@@ -34,8 +34,8 @@ interface Asking {
   head: ResponseHead | null;
   keepAlive: KeepAliveSink | null;
   stream: StreamEvents | null;
-  /** When the first event with tokens came (monotonic ms); 0: none has. */
-  firstTokenMs: number;
+  /** When the first event with tokens came (monotonic ms). */
+  firstTokenMs: number | null;
 }
 
 const PATHS = ['/v1/completions', '/v1/chat/completions'];
@@ -80,7 +80,7 @@ export class RolloutRequests implements PluginPhases {
       head: null,
       keepAlive,
       stream: null,
-      firstTokenMs: 0,
+      firstTokenMs: null,
     });
   }
 
@@ -120,7 +120,7 @@ export class RolloutRequests implements PluginPhases {
     if (asking === null || x.status !== 200) return event;
     const plan = this.#planOf(asking);
     if (plan === null) return event;
-    if (asking.firstTokenMs === 0) asking.firstTokenMs = performance.now();
+    asking.firstTokenMs ??= performance.now();
     asking.stream ??= new StreamEvents(plan);
     try {
       return asking.stream.event(event, () => this.#perfOf(x, asking));
@@ -193,7 +193,7 @@ export class RolloutRequests implements PluginPhases {
     if ('problem' in fields || !fields.perfMetrics) return null;
     const { worker } = x;
     return {
-      ...(firstTokenMs === 0 ? {} : { 'server-time-to-first-token': secs(firstTokenMs - x.startMs) }),
+      ...(firstTokenMs === null ? {} : { 'server-time-to-first-token': secs(firstTokenMs - x.startMs) }),
       'server-processing-time': secs(performance.now() - x.startMs),
       ...(worker === null ? {} : { 'num-concurrent-requests': this.#fleet.inFlight[worker.slot]! }),
     };

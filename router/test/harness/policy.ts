@@ -75,6 +75,6 @@ export function exchangeOf(known: Known = {}): Exchange {
   x.model = known.model ?? '';
   x.prompt = known.prompt ?? null;
   x.isLastTurn = known.isLastTurn ?? false;
-  x.timeoutMs = known.timeoutMs ?? 0;
+  x.timeoutMs = known.timeoutMs ?? null;
   return x;
 }

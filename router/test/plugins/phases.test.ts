@@ -132,7 +132,7 @@ test('retarget: everything goes by what the plugin leaves, the engine included',
     },
     classify: (x) => void seen.push(x.path),
     requestBody(x, body) {
-      x.engineTarget = x.path === '/v1/completions' ? '/elsewhere?a=1' : '';
+      x.engineTarget = x.path === '/v1/completions' ? '/elsewhere?a=1' : null;
       return body;
     },
   };

@@ -1,5 +1,5 @@
 import type { BreakerState } from '../../fleet/breaker.ts';
-import type { MoveReason, Why } from '../../exchange.ts';
+import type { MoveReason, Why } from '../../fleet/session-move.ts';
 import type { ExchangeRow } from '../../observe/exchange-rows.ts';
 import type { historyFields } from '../../observe/history.ts';
 import type { WaitRow } from '../../observe/waits.ts';

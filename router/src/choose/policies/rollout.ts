@@ -38,7 +38,7 @@ export function rollout(context: PolicyContext): Policy {
 
   /** Only rollouts are held: not requests without a session, nor those with a deadline. */
   const mayWait = (x: Exchange, { session }: RolloutRequest): boolean =>
-    session?.isProven === true && x.timeoutMs === 0;
+    session?.isProven === true && x.timeoutMs === null;
 
   /** Tokens of the session's first prompt that the worker has in its cache. */
   const sharedTokens = (request: RolloutRequest, state: WorkerState): number =>

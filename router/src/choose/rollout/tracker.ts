@@ -134,7 +134,8 @@ export class RolloutTracker {
     const { session, group, prompt, promptTokens } = request;
     const nowMs = this.#context.nowMs();
     const cached = this.cachedTokens(request, state);
-    x.predictedTokens = cached;
+    // Less than 0: the request has no prompt.
+    x.predictedTokens = cached < 0 ? null : cached;
     request.placedAt = state;
     request.beginMs = nowMs;
     request.prefillSecs = prefillSecs(state.speed, cached, promptTokens - cached);
@@ -186,7 +187,7 @@ export class RolloutTracker {
     }
     // A request without prompt or session teaches nothing about sessions.
     const isTurn = request.field !== '' || session !== null;
-    if (isTurn && x.outcome === 'complete' && x.status < 400) this.#learn(x, request, state);
+    if (isTurn && x.outcome === 'complete' && (x.status ?? 0) < 400) this.#learn(x, request, state);
   }
 
   /** @returns whether the session was open */
@@ -369,9 +370,10 @@ export class RolloutTracker {
   }
 
   #learnSpeed(x: Exchange, request: RolloutRequest, state: WorkerState, answerTokens: number): void {
-    const beganMs = x.firstTokenMs || x.firstByteMs;
+    const beganMs = x.firstTokenMs ?? x.firstByteMs;
+    if (beganMs === null) return;
     const firstMs = beganMs - request.beginMs;
-    const streamMs = x.endMs - beganMs;
+    const streamMs = x.endMs! - beganMs;
     // A response in one piece does not show when its prompt was read.
     if (streamMs < firstMs / 20) return;
     const expected = request.prefillSecs / state.slowness.prefill;

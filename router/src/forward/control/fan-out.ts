@@ -101,7 +101,7 @@ export class FanOut {
 
   /** A forwarded request has ended. If it was a control request, it has the effects of one that `send` sent. Not called for generations. */
   finished(x: Exchange): void {
-    if (x.audience !== null || x.worker === null || x.outcome !== 'complete' || x.status >= 300) return;
+    if (x.audience !== null || x.worker === null || x.outcome !== 'complete' || x.status! >= 300) return;
     const { fleet, effects } = this.#parts;
     const { engineUrl } = x.worker;
     effects.updated(x.path, x.worker);

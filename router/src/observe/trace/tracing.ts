@@ -87,15 +87,16 @@ export class Tracing implements Observer {
     const traced = known ?? this.#begin(x);
     if (traced === null) return;
     const { request, attempt, originMs } = traced;
+    const endMs = x.endMs!;
     // The request was held when it ended.
-    if (x.heldMs > traced.heldMs) this.#stage(traced, 'hold', x.endMs - x.heldMs + traced.heldMs, x.endMs, x.heldFor);
+    if (x.heldMs > traced.heldMs) this.#stage(traced, 'hold', endMs - x.heldMs + traced.heldMs, endMs, x.heldFor);
     if (attempt !== null) this.#endAttempt(x, attempt, originMs);
     const session = sessionOf(x, this.#options.sessionHeaders);
     request.setAttributes(requestAttributes(x, session, this.#options.policyOf(x)));
-    if (x.firstByteMs > 0) request.addEvent('first byte', originMs + x.firstByteMs);
-    if (x.error !== null || x.status >= 500)
+    if (x.firstByteMs !== null) request.addEvent('first byte', originMs + x.firstByteMs);
+    if (x.error !== null || (x.status ?? 0) >= 500)
       request.setStatus({ code: SpanStatusCode.ERROR, message: x.error?.code ?? '' });
-    request.end(originMs + x.endMs);
+    request.end(originMs + endMs);
   }
 
   close(): Promise<void> {
@@ -130,23 +131,29 @@ export class Tracing implements Observer {
   }
 
   /** @param startMs monotonic, as `endMs` */
-  #stage({ request, originMs }: Traced, name: string, startMs: number, endMs: number, reason = ''): void {
+  #stage(
+    { request, originMs }: Traced,
+    name: string,
+    startMs: number,
+    endMs: number,
+    reason: string | null = null,
+  ): void {
     const span = this.export.start(name, SpanKind.INTERNAL, originMs + startMs, request.spanContext());
-    if (reason !== '') span.setAttributes({ 'turnout.reason': reason });
+    if (reason !== null) span.setAttributes({ 'turnout.reason': reason });
     span.end(originMs + endMs);
   }
 
   #endAttempt(x: Exchange, attempt: Span, originMs: number): void {
-    if (x.firstByteMs > 0) attempt.addEvent('first byte', originMs + x.firstByteMs);
-    if (x.isStream && x.firstTokenMs > 0) attempt.addEvent('first token', originMs + x.firstTokenMs);
+    if (x.firstByteMs !== null) attempt.addEvent('first byte', originMs + x.firstByteMs);
+    if (x.isStream && x.firstTokenMs !== null) attempt.addEvent('first token', originMs + x.firstTokenMs);
     const type = x.error?.code ?? (x.outcome === 'client_left' ? 'client_left' : '');
     attempt.setAttributes({
-      'http.response.status_code': x.status || undefined,
+      'http.response.status_code': x.status ?? undefined,
       'turnout.resumed_parts': x.seams.length || undefined,
       'error.type': type || undefined,
     });
     if (type !== '' || (shownStatus(x) ?? 0) >= 400) attempt.setStatus({ code: SpanStatusCode.ERROR, message: type });
-    attempt.end(originMs + x.endMs);
+    attempt.end(originMs + x.endMs!);
   }
 }
 
@@ -181,10 +188,10 @@ function requestAttributes(x: Exchange, session: string, policy: string): Attrib
   const group = groupOf(x) || undefined;
   return {
     'http.request.method': x.head.method,
-    'url.path': x.clientPath || x.path,
+    'url.path': x.clientPath ?? x.path,
     'http.route': x.isGeneration ? x.path : undefined,
     'http.response.status_code': shownStatus(x),
-    'error.type': error?.code ?? (status >= 500 ? String(status) : undefined),
+    'error.type': error?.code ?? ((status ?? 0) >= 500 ? String(status) : undefined),
     'gen_ai.operation.name': x.isGeneration ? operationOf(x.path) : undefined,
     'gen_ai.request.model': x.model || undefined,
     'gen_ai.conversation.id': session || undefined,
@@ -217,13 +224,12 @@ function attemptAttributes(x: Exchange): Attributes {
     'gen_ai.provider.name': worker?.engine ?? undefined,
     'turnout.worker': worker?.url,
     'turnout.prefill_worker': legs.length > 1 ? legs[0]!.worker.url : undefined,
-    'turnout.policy.predicted_cached_tokens': x.predictedTokens < 0 ? undefined : Math.round(x.predictedTokens),
+    'turnout.policy.predicted_cached_tokens': x.predictedTokens === null ? undefined : Math.round(x.predictedTokens),
   };
 }
 
 /** The client's status; undefined: none. */
-const shownStatus = ({ error, status }: Exchange): number | undefined =>
-  status > 0 ? status : error?.status || undefined;
+const shownStatus = ({ error, status }: Exchange): number | undefined => status ?? (error?.status || undefined);
 
 const counted = (tokens: number | undefined): number | undefined =>
   tokens === undefined || tokens < 0 ? undefined : tokens;

@@ -12,7 +12,7 @@ const PREFIX = '/inference';
 export const ALIASED = { pathPrefix: `${PREFIX}/v1/c` };
 const ALIAS = /^\/inference(\/v1\/(?:chat\/)?completions)(?:\?|$)/;
 
-export const cameByPath = ({ clientPath }: ExchangeView): boolean => ALIAS.test(clientPath);
+export const cameByPath = ({ clientPath }: ExchangeView): boolean => clientPath !== null && ALIAS.test(clientPath);
 
 /** @returns null: the body has no model, or one that is not a name of a Fireworks resource */
 export function namesIn(body: Buffer): ResourceNames | null {
@@ -37,7 +37,7 @@ export function fireworksNames(scope: FireworksNames, models: FleetModels): Plug
       if (ALIAS.test(head.target)) head.target = head.target.slice(PREFIX.length);
     },
     appliesTo: (x) =>
-      x.clientPath !== '' ? cameByPath(x) : scope === 'all' && x.isGeneration && x.path.startsWith('/v1/'),
+      x.clientPath !== null ? cameByPath(x) : scope === 'all' && x.isGeneration && x.path.startsWith('/v1/'),
     requestBody(_x, body, worker) {
       const names = namesIn(body);
       if (names === null) return body;

@@ -12,6 +12,6 @@ test('the time to the first token of a stream is not that to its head, which eng
   equal(generationMs, 4);
   equal(timesOf(x, false).ttftMs, null);
   // A stream without a body.
-  x.firstTokenMs = 0;
+  x.firstTokenMs = null;
   equal(timesOf(x, true).ttftMs, 1);
 });

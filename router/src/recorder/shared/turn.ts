@@ -124,11 +124,11 @@ type Times = Pick<Turn, 'startedAtMs' | 'ttftMs' | 'generationMs'>;
 /** The times of a request that is over, for its turns. */
 export function timesOf({ startMs, firstByteMs, firstTokenMs, endMs }: Exchange, isStream: boolean): Times {
   const nowMs = performance.now();
-  const firstMs = firstTokenMs || firstByteMs;
+  const firstMs = firstTokenMs ?? firstByteMs ?? startMs;
   return {
     startedAtMs: Math.round(Date.now() - nowMs + startMs),
     ttftMs: isStream ? firstMs - startMs : null,
-    generationMs: (endMs || nowMs) - (isStream ? firstMs : startMs),
+    generationMs: (endMs ?? nowMs) - (isStream ? firstMs : startMs),
   };
 }
 

@@ -85,7 +85,7 @@ export class Capture<State extends Captured> implements PluginPhases {
   }
 
   /** The state of a response that is captured. */
-  capturedOf(x: Exchange, status: number): State | null {
+  capturedOf(x: Exchange, status: number | null): State | null {
     const state = this.stateOf(x);
     return state === null || state.expected === null || status !== 200 ? null : state;
   }
