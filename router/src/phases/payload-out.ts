@@ -1,8 +1,11 @@
+import type { Exchange } from '../exchange.ts';
+import type { ResponseHead } from '../wire/response-head.ts';
 import { sendInParts } from '../wire/send-in-parts.ts';
 import type { Sink } from '../wire/sink.ts';
 
 /** Sends payload to a sink, in new chunks if the sink takes framing and the head of the response says so. */
 export class PayloadOut {
+  hasHead = false;
   readonly #inner: Sink;
   #isChunked = false;
   #gathered: Buffer[] = [];
@@ -17,6 +20,14 @@ export class PayloadOut {
 
   get isEmpty(): boolean {
     return this.#gathered.length === 0;
+  }
+
+  /** @param isFramed the body comes with chunk lines of its own, and past this */
+  head(x: Exchange, head: ResponseHead, isFramed = false): void {
+    this.isChunked = !isFramed && head.isChunked && head.contentLength < 0 && !head.hasNoBody(x.head.method);
+    this.hasHead = true;
+    x.headGoesTo(this.#inner);
+    this.#inner.head(head);
   }
 
   /** Is sent with the next `send`. */

@@ -33,7 +33,6 @@ class ResponseSink extends PassingSink {
   #values: ValuesAside | null = null;
   /** A value that begins waits for the events before it. */
   #whenEventsIdle: (() => void) | null = null;
-  #isHeadOut = false;
   /** The whole body, while it is held for `responseBody`; null otherwise. */
   #held: Buffer[] | null = null;
   #heldBytes = 0;
@@ -83,14 +82,12 @@ class ResponseSink extends PassingSink {
     const hasBody = !head.hasNoBody(this.#x.head.method);
     if (hasBody && head.isEventStream && this.#plugins.some((p) => p.responseEvent)) {
       this.#events = this.#newLine();
-      head.drop('content-length');
-      head.contentLength = -1;
-      head.isChunked = true;
+      head.setLength(null);
     } else if (hasBody && !head.isEventStream && this.#plugins.some((p) => p.responseBody)) {
       this.#held = [];
     }
     if (this.#events !== null || this.#held !== null) this.#values = this.#valuesOf(head);
-    if (this.#held === null) this.#sendHead(head, hasBody);
+    if (this.#held === null) this.#out.head(this.#x, head);
   }
 
   override body(bytes: Buffer, start: number, end: number): void {
@@ -118,7 +115,7 @@ class ResponseSink extends PassingSink {
   override flush(): boolean {
     if (this.#hasFailed) return true;
     const isBusy = this.#isBusy;
-    if (this.#held !== null && !this.#isHeadOut) return !isBusy;
+    if (this.#held !== null && !this.#out.hasHead) return !isBusy;
     // If no event was sent before, a failure can still be an error status.
     if (isBusy && this.#out.isEmpty) return false;
     this.#out.send();
@@ -187,23 +184,18 @@ class ResponseSink extends PassingSink {
   #heldBody(body: Buffer): Buffer {
     const whole = this.#values?.whole(body) ?? body;
     this.#held = null;
-    if (!this.#isHeadOut) {
-      const head = this.#head!;
-      head.drop('content-length');
-      head.setLength(whole.length);
-      this.#sendHead(head, true);
+    if (!this.#out.hasHead) {
+      this.#head!.setLength(whole.length);
+      this.#out.head(this.#x, this.#head!);
     }
     return whole;
   }
 
   /** The head of a body that is sent before it is complete, so its length is not known. */
   #sendBegunHead(): void {
-    if (this.#isHeadOut) return;
-    const head = this.#head!;
-    head.drop('content-length');
-    head.contentLength = -1;
-    head.isChunked = true;
-    this.#sendHead(head, true);
+    if (this.#out.hasHead) return;
+    this.#head!.setLength(null);
+    this.#out.head(this.#x, this.#head!);
   }
 
   /** All events, or a value, were processed: the engine is read again. */
@@ -238,13 +230,6 @@ class ResponseSink extends PassingSink {
     if (this.#hasFailed) return;
     this.#out.end();
     super.end();
-  }
-
-  #sendHead(head: ResponseHead, hasBody: boolean): void {
-    this.#out.isChunked = hasBody && head.isChunked && head.contentLength < 0;
-    this.#isHeadOut = true;
-    this.#x.headGoesTo(this.inner);
-    this.inner.head(head);
   }
 
   readonly #fail = (plugin: Plugin, error: unknown): void => {

@@ -38,7 +38,6 @@ export class ResumeSink extends PassingSink {
   readonly #out: PayloadOut;
   #mode: Mode = 'plain';
   #head: ResponseHead | null = null;
-  #isHeadOut = false;
   #isEnding = false;
   #splitter = new EventSplitter<Buffer>(joined);
   #held: Buffer[] = [];
@@ -58,7 +57,7 @@ export class ResumeSink extends PassingSink {
 
   /** A part of the response went out. */
   get hasBegun(): boolean {
-    return this.#isHeadOut;
+    return this.#out.hasHead;
   }
 
   override head(head: ResponseHead): void {
@@ -68,21 +67,17 @@ export class ResumeSink extends PassingSink {
     const isStream = generation?.asked.isStream === true;
     const isReadable = head.status === 200 && head.get('content-encoding') === undefined;
     const fits = generation !== null && isReadable && head.isEventStream === isStream;
-    if (this.#isHeadOut) {
+    if (this.#out.hasHead) {
       this.refusal = fits ? 0 : head.status;
       this.#mode = fits ? 'events' : 'refused';
       return;
     }
-    if (generation === null) return this.#sendHead(head);
+    if (generation === null) return this.#out.head(this.#x, head, true);
     this.#head = head;
     this.#mode = !fits ? 'payload' : isStream ? 'events' : 'answer';
     if (this.#mode === 'payload') generation.whyNot ||= 'answer';
-    else head.drop('content-length');
-    if (this.#mode === 'events') {
-      head.contentLength = -1;
-      head.isChunked = true;
-    }
-    if (this.#mode !== 'answer') this.#sendHead(head);
+    if (this.#mode === 'events') head.setLength(null);
+    if (this.#mode !== 'answer') this.#out.head(this.#x, head);
   }
 
   override body(bytes: Buffer, start: number, end: number): void {
@@ -151,17 +146,8 @@ export class ResumeSink extends PassingSink {
   #sendAnswer(body: Buffer): void {
     const head = this.#head!;
     head.setLength(body.length);
-    this.#sendHead(head);
+    this.#out.head(this.#x, head);
     this.#out.add(body);
-  }
-
-  #sendHead(head: ResponseHead): void {
-    const hasBody = !head.hasNoBody(this.#x.head.method);
-    // The engine's own chunk lines pass with its bytes.
-    this.#out.isChunked = this.#mode !== 'plain' && hasBody && head.isChunked && head.contentLength < 0;
-    this.#isHeadOut = true;
-    this.#x.headGoesTo(this.inner);
-    this.inner.head(head);
   }
 
   #hold(bytes: Uint8Array): void {
@@ -173,10 +159,8 @@ export class ResumeSink extends PassingSink {
     if (this.#heldBytes <= MAX_HELD_BYTES && this.#held.some((piece) => piece.includes('"abort"'))) return;
     generation.whyNot ||= 'large_answer';
     this.#mode = 'payload';
-    const head = this.#head!;
-    head.contentLength = -1;
-    head.isChunked = true;
-    this.#sendHead(head);
+    this.#head!.setLength(null);
+    this.#out.head(this.#x, this.#head!);
     for (const piece of this.#held) this.#out.add(piece);
     this.#dropHeld();
   }

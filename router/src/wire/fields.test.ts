@@ -80,9 +80,10 @@ test('setLength announces the body in place of the framing that was dropped', ()
   assert.ok(!head.isChunked);
   assert.equal(head.passedOn(), 'x-a: 1\r\ncontent-length: 42\r\n');
   const other = headOf('content-length: 7', 'x-a: 1');
-  other.drop('content-length');
   other.setLength(0);
   assert.equal(other.passedOn(), 'x-a: 1\r\ncontent-length: 0\r\n');
+  other.setLength(null);
+  assert.deepEqual([other.passedOn(), other.isChunked, other.contentLength], ['x-a: 1\r\n', true, -1]);
 });
 
 test('every line that a Connection names is dropped, from all Connection lines', () => {

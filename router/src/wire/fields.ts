@@ -235,11 +235,12 @@ export abstract class Head {
     }
   }
 
-  /** Sets Content-Length. The lines of other framing were dropped before. */
-  setLength(bodyBytes: number): void {
-    this.contentLength = bodyBytes;
-    this.isChunked = false;
-    this.add(`content-length: ${bodyBytes}\r\n`);
+  /** Sets Content-Length. The lines of other framing were dropped before. @param bodyBytes null: not known, the body is chunked */
+  setLength(bodyBytes: number | null): void {
+    this.drop('content-length');
+    this.contentLength = bodyBytes ?? -1;
+    this.isChunked = bodyBytes === null;
+    if (bodyBytes !== null) this.add(`content-length: ${bodyBytes}\r\n`);
   }
 
   /** Adds field lines, each with its CRLF, at the end. */
