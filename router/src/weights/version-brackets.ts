@@ -72,8 +72,7 @@ export class VersionBrackets {
    * @param isWatched its engine may not name versions in this answer, so it is asked from now on
    * @param earlier of an attempt before this one, whose response this one may continue
    */
-  begin(view: ExchangeView, worker: Worker, isWatched: boolean, earlier: Bracket | null): Bracket {
-    const x = view as Exchange;
+  begin(x: Exchange, worker: Worker, isWatched: boolean, earlier: Bracket | null): Bracket {
     // Of a pair, both sample.
     const workers = x.placement?.legs.map((leg) => leg.worker) ?? [worker];
     const before = workers.map((each) => this.#labels.of(each).newest);

@@ -108,3 +108,9 @@ test('each field that can be set has an owner or is shared', () => {
   assert.deepEqual(fields.toSorted(), [...Object.keys(owners), ...shared].toSorted());
   assert.ok(shared.length <= 12);
 });
+test('a plugin of the router names the whole exchange as its type: it casts no view to it', () => {
+  const casts = files.filter((file) =>
+    /^(?!import).*\bas (?:unknown as )?Exchange\b(?! *[,}])/m.test(readFileSync(join(source, file), 'utf8')),
+  );
+  assert.deepEqual(casts, []);
+});

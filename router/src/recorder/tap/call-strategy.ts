@@ -35,14 +35,13 @@ export class CallStrategy implements CaptureStrategy<CallState> {
     const { timeoutMs } = capture;
     const phases = (path: string): Plugin => ({
       name: 'trajectories',
-      appliesTo: (x) =>
-        x.path === path && x.head.method === 'POST' && this.#takes.some((takes) => takes(x as Exchange)),
-      requestBody: (x, body, worker) => capture.requestBody(x, body, worker),
-      observeResponse: (x, head) => capture.observeResponse(x, head),
-      finished: (x) => capture.finished(x),
+      appliesTo: (x: Exchange) => x.path === path && x.head.method === 'POST' && this.#takes.some((takes) => takes(x)),
+      requestBody: (x: Exchange, body, worker) => capture.requestBody(x, body, worker),
+      observeResponse: (x: Exchange, head) => capture.observeResponse(x, head),
+      finished: (x: Exchange) => capture.finished(x),
       timeoutMs,
     });
-    const change: Plugin['responseBody'] = (x, bytes) => {
+    const change: Plugin['responseBody'] = (x: Exchange, bytes) => {
       if (capture.capturedOf(x, x.status)?.hidesIds !== true) return bytes;
       return after(recorder.thread.runOnCopy('withoutRawMessages', bytes), (made) => made.bytes);
     };

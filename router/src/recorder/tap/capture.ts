@@ -1,6 +1,6 @@
-import type { ResponseObserver } from '../../exchange.ts';
+import type { Exchange, ResponseObserver } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
-import type { ExchangeView as Exchange, StateKey } from '../../phases/exchange-view.ts';
+import type { StateKey } from '../../phases/exchange-view.ts';
 import { type PluginPhases, Refused } from '../../plugin.ts';
 import { after } from '../../threads/worker-thread.ts';
 import type { Bracket } from '../../weights/version-brackets.ts';

@@ -1,9 +1,9 @@
+import type { Exchange } from '../../../exchange.ts';
 import type { Worker } from '../../../fleet/worker.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
 import { copied } from '../../../kit/copy-slices.ts';
 import { RouterError } from '../../../kit/errors.ts';
 import type { Logger } from '../../../observe/log.ts';
-import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
 import { type PluginAnswer, type PluginPhases, Refused, type ValueCutter, type ValueTaker } from '../../../plugin.ts';
 import { after } from '../../../threads/worker-thread.ts';
 import { Capture, MAX_BODY_BYTES } from '../capture.ts';

@@ -1,10 +1,11 @@
+import type { Exchange } from '../../../exchange.ts';
 import { sessionOf } from '../../../classify/routing-keys.ts';
 import type { EngineKind } from '../../../engines/engine.ts';
 import type { Worker } from '../../../fleet/worker.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
 import { copied } from '../../../kit/copy-slices.ts';
 import { RouterError } from '../../../kit/errors.ts';
-import type { ExchangeView as Exchange, StateKey } from '../../../phases/exchange-view.ts';
+import type { StateKey } from '../../../phases/exchange-view.ts';
 import { Refused } from '../../../plugin.ts';
 import type { ChatOpened } from '../../thread/chat/chat-captures.ts';
 import { MAX_ANSWER_BYTES } from '../answer-tap.ts';

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
+import type { Exchange } from '../../../exchange.ts';
 import type { Recorder } from '../recorder.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
 import { addMetrics, chatMetrics } from '../metrics.ts';
@@ -60,17 +61,17 @@ export const chatSessions = (recorder: Recorder | null): PluginDefinition<ChatSe
       return { ...stats, uncaptured: stats.uncaptured + sessions.strategy.unkept };
     });
     return {
-      retarget: (x) => sessions.retarget(x),
-      appliesTo: (x) => sessions.appliesTo(x),
-      admit: (x) => sessions.admit(x),
-      answer: (x) => sessions.answer(x),
-      requestBody: (x, body, worker) => sessions.requestBody(x, body, worker),
-      observeResponse: (x, head) => sessions.capture.observeResponse(x, head),
-      cutValues: (x, head, taker) => sessions.cutValues(x, head, taker),
-      beforeValue: (x, beginning) => sessions.beforeValue(x, beginning),
-      responseEvent: (x, event) => sessions.responseEvent(x, event),
-      responseBody: (x, body) => sessions.responseBody(x, body),
-      finished: (x) => sessions.capture.finished(x),
+      retarget: (x: Exchange) => sessions.retarget(x),
+      appliesTo: (x: Exchange) => sessions.appliesTo(x),
+      admit: (x: Exchange) => sessions.admit(x),
+      answer: (x: Exchange) => sessions.answer(x),
+      requestBody: (x: Exchange, body, worker) => sessions.requestBody(x, body, worker),
+      observeResponse: (x: Exchange, head) => sessions.capture.observeResponse(x, head),
+      cutValues: (x: Exchange, head, taker) => sessions.cutValues(x, head, taker),
+      beforeValue: (x: Exchange, beginning) => sessions.beforeValue(x, beginning),
+      responseEvent: (x: Exchange, event) => sessions.responseEvent(x, event),
+      responseBody: (x: Exchange, body) => sessions.responseBody(x, body),
+      finished: (x: Exchange) => sessions.capture.finished(x),
       routes: ({ forClients }) => addRoutes(forClients, thread),
       timeoutMs: sessions.capture.timeoutMs,
       close: () => tokenizerCheck.close(),

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { machineMemory } from '../../shared/memory-limit.ts';
 import { dialectOf } from '../../../engines/dialects/dialects.ts';
+import type { Exchange } from '../../../exchange.ts';
 import type { Recorder } from '../recorder.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
 import { addMetrics, treeCounters, treeFailures, treeGauges } from '../metrics.ts';
@@ -51,9 +52,9 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<TextOptio
         const hasIds = own.completions || (config.tinker && head.isTrusted);
         return dialect !== null && (dialect !== 'completions' || hasIds);
       },
-      requestBody: (x, body, worker) => capture.requestBody(x, body, worker),
-      observeResponse: (x, head) => capture.observeResponse(x, head),
-      finished: (x) => capture.finished(x),
+      requestBody: (x: Exchange, body, worker) => capture.requestBody(x, body, worker),
+      observeResponse: (x: Exchange, head) => capture.observeResponse(x, head),
+      finished: (x: Exchange) => capture.finished(x),
       routes: ({ forClients }) => addRoutes(forClients, thread, strategy, config.sessionHeaders),
       timeoutMs: capture.timeoutMs,
       close: () => tokenizerCheck.close(),

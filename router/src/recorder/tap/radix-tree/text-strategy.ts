@@ -1,3 +1,4 @@
+import type { Exchange } from '../../../exchange.ts';
 import { setImmediate } from 'node:timers/promises';
 import { sessionOf } from '../../../classify/routing-keys.ts';
 import type { Worker } from '../../../fleet/worker.ts';
@@ -5,7 +6,6 @@ import { bufferOf } from '../../../kit/bytes.ts';
 import { copied } from '../../../kit/copy-slices.ts';
 import { RouterError } from '../../../kit/errors.ts';
 import type { Logger } from '../../../observe/log.ts';
-import type { ExchangeView as Exchange } from '../../../phases/exchange-view.ts';
 import { Refused } from '../../../plugin.ts';
 import { dialectOf, dialects } from '../../../engines/dialects/dialects.ts';
 import type { DialectName } from '../../../generation/dialect.ts';
