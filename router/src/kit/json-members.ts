@@ -6,13 +6,16 @@ const COMMA = 0x2c;
 const OPEN_ARRAY = 0x5b;
 const OPEN_OBJECT = 0x7b;
 const SPACE = 0x20;
+const ZERO = 0x30;
 /** The first byte of `null`. */
 const N = 0x6e;
+/** Integers with so many digits are exact. */
+const MOST_DIGITS = 15;
 
 /** No engine and no client writes an object with so many members: it is treated as unreadable, which bounds the index. */
 const MAX_MEMBERS = 4_096;
-/** Numbers of a member in the index: its key without quotes, and its value. */
-const WIDTH = 4;
+/** Numbers of a member in the index: where its key, without quotes, and its value begin and end, and 1 if the key has an escape. */
+const WIDTH = 5;
 
 /**
  * A JSON value in its bytes. Nothing is decoded until it is asked for, so numbers keep all their digits, and a value of megabytes costs a scan.
@@ -37,8 +40,8 @@ export class Json {
    */
   static object(bytes: Buffer, start = 0, end = bytes.length): Json | null {
     const index: number[] = [];
-    const after = scanMembers(bytes, start, end, (keyStart, keyEnd, valueStart, valueEnd) => {
-      index.push(keyStart, keyEnd, valueStart, valueEnd);
+    const after = scanMembers(bytes, start, end, (keyStart, keyEnd, valueStart, valueEnd, isEscaped) => {
+      index.push(keyStart, keyEnd, valueStart, valueEnd, isEscaped ? 1 : 0);
       return index.length < WIDTH * MAX_MEMBERS;
     });
     if (after < 0 || index.length >= WIDTH * MAX_MEMBERS) return null;
@@ -71,30 +74,23 @@ export class Json {
   /** Where a member is, even if its value is `null`; null: it is absent. */
   place(name: string): MemberPlace | null {
     const index = this.#members();
-    for (let i = index.length - WIDTH; i >= 0; i -= WIDTH) {
-      if (!keyIs(this.bytes, index[i]!, index[i + 1]!, name)) continue;
-      return { from: index[i]! - 1, valueStart: index[i + 2]!, to: index[i + 3]! };
-    }
-    return null;
+    const i = this.#last(name, index);
+    return i < 0 ? null : { from: index[i]! - 1, valueStart: index[i + 2]!, to: index[i + 3]! };
   }
 
   /** The value of a member. */
   get(name: string): Json | null {
     const index = this.#members();
-    for (let i = index.length - WIDTH; i >= 0; i -= WIDTH) {
-      if (!keyIs(this.bytes, index[i]!, index[i + 1]!, name)) continue;
-      const start = index[i + 2]!;
-      return this.bytes[start] === N ? null : new Json(this.bytes, start, index[i + 3]!);
-    }
-    return null;
+    const i = this.#last(name, index);
+    const start = i < 0 ? -1 : index[i + 2]!;
+    return i < 0 || this.bytes[start] === N ? null : new Json(this.bytes, start, index[i + 3]!);
   }
 
   /** True if there are several members with this name. */
   repeats(name: string): boolean {
     const index = this.#members();
-    let count = 0;
-    for (let i = 0; i < index.length; i += WIDTH) if (keyIs(this.bytes, index[i]!, index[i + 1]!, name)) count++;
-    return count > 1;
+    const last = this.#last(name, index);
+    return last > 0 && this.#last(name, index, last) >= 0;
   }
 
   /** The items of a list; empty where the value is none. */
@@ -158,6 +154,18 @@ export class Json {
 
   /** null: it is no number. */
   number(): number | null {
+    const { bytes, start, end } = this;
+    if (end - start > MOST_DIGITS) return this.#anyNumber();
+    let value = 0;
+    for (let at = start; at < end; at++) {
+      const digit = bytes[at]! - ZERO;
+      if (digit < 0 || digit > 9) return this.#anyNumber();
+      value = 10 * value + digit;
+    }
+    return value;
+  }
+
+  #anyNumber(): number | null {
     const text = this.isText ? null : this.scalar();
     return text === null || text === 'true' || text === 'false' ? null : Number(text);
   }
@@ -169,6 +177,17 @@ export class Json {
   /** The bytes of the value: the memory is shared. */
   raw(): Buffer {
     return this.bytes.subarray(this.start, this.end);
+  }
+
+  /** Where the last member of this name before `end` is in the index; -1: there is none. */
+  #last(name: string, index: readonly number[], end = index.length): number {
+    const { length } = name;
+    for (let i = end - WIDTH; i >= 0; i -= WIDTH) {
+      const [from, to] = [index[i]!, index[i + 1]!];
+      const isLikely = to - from === length || index[i + 4] === 1;
+      if (isLikely && keyIs(this.bytes, from, to, name)) return i;
+    }
+    return -1;
   }
 
   #members(): readonly number[] {

@@ -32,6 +32,7 @@ export class ChoiceDelta implements Delta {
   readonly info: GenerateDelta | null;
   readonly #answer: Json;
   #givenIds: readonly number[] | null = null;
+  readonly #logprobs: Json | null;
   #contentTokens: readonly ContentToken[] | null = null;
 
   constructor(choice: Json, answer: Json) {
@@ -43,6 +44,7 @@ export class ChoiceDelta implements Delta {
     this.text = text.text;
     this.textBytes = text.textBytes;
     this.endsInSpace = text.endsInSpace;
+    this.#logprobs = choice.get('logprobs');
     const info = choice.get('meta_info');
     this.info = info === null ? null : new GenerateDelta(choice, info, this.index);
   }
@@ -85,15 +87,15 @@ export class ChoiceDelta implements Delta {
   }
 
   logprobs(): readonly (number | null)[] | null {
-    const logprobs = this.json.get('logprobs');
-    if (logprobs?.get('content')) return this.#content().map(({ logprob }) => logprob);
-    return (logprobs?.get('token_logprobs')?.valueIfAny() as readonly (number | null)[] | undefined) ?? null;
+    const content = this.#content();
+    if (content !== NO_CONTENT) return content.map(({ logprob }) => logprob);
+    return (this.#logprobs?.get('token_logprobs')?.valueIfAny() as readonly (number | null)[] | undefined) ?? null;
   }
 
   top(): readonly TopTokens[] | null {
-    const logprobs = this.json.get('logprobs');
-    if (logprobs?.get('content')) return this.#content().map(({ top_logprobs: top }) => (top ?? []).map(tokenOf));
-    const rows = logprobs?.get('top_logprobs')?.valueIfAny() as readonly (NamedTokens | null)[] | undefined;
+    const content = this.#content();
+    if (content !== NO_CONTENT) return content.map(({ top_logprobs: top }) => (top ?? []).map(tokenOf));
+    const rows = this.#logprobs?.get('top_logprobs')?.valueIfAny() as readonly (NamedTokens | null)[] | undefined;
     return rows?.map((row) => Object.entries(row ?? {}).map(([token, logprob]) => tokenOf({ token, logprob }))) ?? null;
   }
 
@@ -142,10 +144,12 @@ export class ChoiceDelta implements Delta {
   }
 
   #content(): readonly ContentToken[] {
-    const read = () => this.json.get('logprobs')?.get('content')?.valueIfAny();
-    return (this.#contentTokens ??= (read() ?? []) as readonly ContentToken[]);
+    this.#contentTokens ??= (this.#logprobs?.get('content')?.valueIfAny() ?? NO_CONTENT) as readonly ContentToken[];
+    return this.#contentTokens;
   }
 }
+
+const NO_CONTENT: readonly ContentToken[] = [];
 
 /** A response with choices, or an event of its stream. */
 export class ChoicesAnswer implements Answer {

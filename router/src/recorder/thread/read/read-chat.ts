@@ -116,14 +116,16 @@ function grow(own: Growing, choice: ChoiceDelta): void {
   if (message !== null) own.message = { ...message } as Growing['message'];
   else addDelta(own, choice.delta() ?? (text === null ? {} : { content: text }));
   const ids = choice.ids();
-  if (ids !== null) own.ids = (own.ids ?? []).concat(ids);
-  own.named.push(...choice.namedIds());
+  // One by one: a spread of a long list overflows the stack.
+  if (ids !== null) own.ids ??= [];
+  for (const id of ids ?? []) own.ids!.push(id);
+  for (const id of choice.namedIds()) own.named.push(id);
   const logprobs = choice.logprobs() ?? [];
-  own.logprobs = own.logprobs.concat(logprobs);
+  for (const logprob of logprobs) own.logprobs.push(logprob);
   const count = choice.usedTokens;
   for (const i of logprobs.keys())
     own.places.push(count === null || count < logprobs.length ? null : count - logprobs.length + i);
-  own.top.push(...(choice.top() ?? []));
+  for (const row of choice.top() ?? []) own.top.push(row);
   own.finishReason = choice.finish ?? own.finishReason;
   own.promptIds ??= choice.promptIds();
   if (choice.hasOwnSpans) own.versions = { version: null, spans: choice.spans() };
