@@ -42,7 +42,7 @@ export class Pipeline implements ResultListener<Exchange> {
     // Plugins may replace the target before anything reads it.
     const failure = plugins.retarget(x);
     const invalid = classify(x, options.requestIdHeaders) ?? assignRoles?.(x) ?? failure;
-    const denial = authorizer?.denialOf(x) ?? (x.isGeneration ? null : pageGuard.denialOf(x));
+    const denial = authorizer?.denialOf(x) ?? (x.isGeneration ? null : pageGuard(x));
     if (denial !== null) this.#ends.end(x, denial);
     // No generation is for the router itself. Its own endpoints have no limits: health and control must work when the fleet is full.
     else if (x.isGeneration || !serveOwn(x)) {

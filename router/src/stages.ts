@@ -1,6 +1,5 @@
 import type { Admission } from './admit/admission.ts';
 import type { Authorizer } from './admit/authorizer.ts';
-import type { PageGuard } from './admit/page-guard.ts';
 import type { Config } from './config/options.ts';
 import type { Chooser } from './choose/choose.ts';
 import type { HoldQueue } from './choose/hold-queue.ts';
@@ -25,7 +24,8 @@ export interface Stages {
   readonly assignRoles: ((x: Exchange) => RouterError | null) | null;
   /** null: no request needs a key. */
   readonly authorizer: Authorizer | null;
-  readonly pageGuard: PageGuard;
+  /** @returns the error of a request that a foreign web page sent; null: allowed */
+  readonly pageGuard: (x: Exchange) => RouterError | null;
   /** Responds to requests for the router's own endpoints. @returns false: the path is not one of them */
   readonly serveOwn: (x: Exchange) => boolean;
   readonly fanOut: FanOut;

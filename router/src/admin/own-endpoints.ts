@@ -13,13 +13,6 @@ import { PayloadOut } from '../phases/payload-out.ts';
 /** No endpoint needs more, and parsing megabytes of JSON blocks the event loop. */
 const MAX_BODY_BYTES = 262_144;
 
-interface OwnEndpoints {
-  /** Whether the path is an endpoint of the router, by its normal form. */
-  readonly isOwn: (path: string) => boolean;
-  /** @returns false: the request is for an engine */
-  readonly serve: (x: Exchange) => boolean;
-}
-
 /**
  * Converts requests for the router's own endpoints to web `Request`s for the app, and its `Response`s back. @param maxPluginBytes maximum
  * body size of a plugin's endpoint; null: the path is not a plugin's @param orElse responds to requests for other paths; returns false if
@@ -29,13 +22,15 @@ export function ownEndpoints(
   app: Hono,
   maxPluginBytes: (path: string) => number | null,
   orElse: (x: Exchange) => boolean,
-): OwnEndpoints {
+) {
   // Made at the first request, after plugins have added their endpoints.
   let test: ((path: string) => boolean) | null = null;
   const isOwn = (path: string): boolean => (test ??= pathTest(app.routes.map((route) => route.path)))(path);
   return {
+    /** Whether the path is an endpoint of the router, by its normal form. */
     isOwn,
-    serve: (x) => {
+    /** @returns false: the request is for an engine */
+    serve: (x: Exchange): boolean => {
       if (isOwnQuestion(x.head)) {
         refuse(x, new RouterError('routing_loop', 'A worker of this router is the router itself: remove the worker.'));
         return true;

@@ -22,14 +22,8 @@ interface Deps extends Omit<PolicyContext, 'options' | 'trace' | 'warn' | 'retry
 /** File names have a maximum length. */
 const MAX_FILE_WORD = 120;
 
-export interface Choosing {
-  readonly table: PolicyTable;
-  readonly control: PolicyControl;
-  readonly prepareReload: Preparation;
-}
-
 /** Loads the policies of the configuration. Rejects if one cannot be loaded. */
-export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, ...deps }: Deps): Promise<Choosing> {
+export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, ...deps }: Deps) {
   const config = live.current;
   const loadOne = (model: string, name: string, options: Config, half: '' | 'prefill' | 'decode') => {
     // vllm-router logs these lines at info.
@@ -122,7 +116,7 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
         if (isKnown) holdQueue.retryHeld();
         return isKnown;
       },
-    },
+    } satisfies PolicyControl,
   };
 }
 

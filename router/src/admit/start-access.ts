@@ -4,23 +4,10 @@ import { Cors } from './cors.ts';
 import { Authorizer } from './authorizer.ts';
 import { KeySet } from './keys.ts';
 import { isLoopback } from './known-hosts.ts';
-import { PageGuard, type PageGuardParts } from './page-guard.ts';
+import { type PageGuardParts, pageGuard } from './page-guard.ts';
 
-export interface Access {
-  /** @returns null: no request needs a key */
-  authorizer(parts: Omit<PageGuardParts, 'hasShownKey'>): Authorizer | null;
-  /** What engines are shown. */
-  readonly workerKey: WorkerKey;
-  readonly cors: Cors | null;
-  pageGuard(parts: PageGuardParts): PageGuard;
-  /** For the log: who may control the router, where that is everyone; null: it is not. */
-  readonly warning: string | null;
-  /** Reads key files again. Throws when one can't be read. @returns what puts their keys in force */
-  prepareReload(): () => void;
-}
-
-/** Reads keys and makes what asks for them. Throws, in words for the user, when a key file can't be read. */
-export function startAccess(config: Config): Access {
+/** Reads keys, and makes the checks of them. Throws an error for the user if a key file can't be read. */
+export function startAccess(config: Config) {
   const dataKeys = new KeySet({ keys: config.apiKey ?? [], file: config.apiKeyFile, option: '--api-key-file' });
   const adminKeys = new KeySet({
     keys: config.adminApiKey ?? [],
@@ -37,14 +24,19 @@ export function startAccess(config: Config): Access {
   };
   readWorkerKey();
   return {
+    /** For the log: everyone may control the router; null: not so. */
     warning: isOpen
       ? `--host ${config.host} without keys: everyone who can reach it may send requests, add workers and control engines. Give --api-key-file, or --admin-api-key-file for control requests only.`
       : null,
-    authorizer: (parts) => (isGuarded ? new Authorizer({ ...parts, dataKeys, adminKeys, hasAdminPort }) : null),
+    /** @returns null: no request needs a key */
+    authorizer: (parts: Omit<PageGuardParts, 'hasShownKey'>) =>
+      isGuarded ? new Authorizer({ ...parts, dataKeys, adminKeys, hasAdminPort }) : null,
+    /** For requests to engines. */
     workerKey,
     cors: config.corsAllowedOrigins.length > 0 ? new Cors(config.corsAllowedOrigins) : null,
-    pageGuard: (parts) => new PageGuard(config, parts),
-    prepareReload() {
+    pageGuard: (parts: PageGuardParts) => pageGuard(config, parts),
+    /** Reads key files again; throws if one can't be read. @returns applies their keys */
+    prepareReload(): () => void {
       const steps = [dataKeys.prepare(), adminKeys.prepare(), readWorkerKey];
       return () => {
         for (const step of steps) step();

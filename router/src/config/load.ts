@@ -22,17 +22,6 @@ interface Source {
   readonly originOf: (name: OptionName) => string;
 }
 
-/** The sources of the configuration, lowest precedence first. */
-interface ConfigSources {
-  readonly flags: Values;
-  readonly env: NodeJS.ProcessEnv;
-  readonly file: string | undefined;
-  /** What a command sets differently from `serve`. */
-  readonly base: Values;
-  /** How the user wrote an option as a flag. */
-  readonly writtenAs: (name: OptionName) => string;
-}
-
 const names = Object.keys(options) as OptionName[];
 const byKebab = new Map(names.map((name) => [kebab(name), name]));
 
@@ -48,7 +37,7 @@ export function loadConfig(
   base: Values = {},
   writtenAs = flagOf,
 ): Config {
-  const sources = sourcesOf({ flags, env, file: configFile, base, writtenAs });
+  const sources = sourcesOf(flags, env, configFile, base, writtenAs);
   const result = configSchema.safeParse(Object.assign({}, ...sources.map(({ values }) => values)), {
     error: messageFor,
   });
@@ -67,7 +56,7 @@ export function loadConfig(
 
 /** The source of each option's value: a flag, a variable, a line of the file, the command or the default. */
 export function originsOf(flags: Values, env: NodeJS.ProcessEnv, configFile: string | undefined, base: Values = {}) {
-  const sources = sourcesOf({ flags, env, file: configFile, base, writtenAs: flagOf });
+  const sources = sourcesOf(flags, env, configFile, base, flagOf);
   const originOf = (name: OptionName): string =>
     sources.findLast(({ values }) => Object.hasOwn(values, name))?.originOf(name) ?? 'default';
   return new Map(names.map((name) => [name, originOf(name)]));
@@ -81,7 +70,8 @@ const isFileOnly = (name: OptionName): boolean => (options[name] as OptionSpec).
 
 const flagOf = (name: OptionName): string => `--${kebab(name)}`;
 
-function sourcesOf({ flags, env, file, base, writtenAs }: ConfigSources): Source[] {
+/** Lowest precedence first. */
+function sourcesOf(...[flags, env, file, base, writtenAs]: Required<Parameters<typeof loadConfig>>): Source[] {
   return [
     { values: base, originOf: (name) => `${writtenAs(name)} (set by the command)` },
     ...(file === undefined ? [] : [readFile(file)]),

@@ -3,7 +3,7 @@ import { ENGINE_HOST } from './engine-command.ts';
 import { GuardedProcess } from './guarded-process.ts';
 import { LineSplitter } from './guarded-process.ts';
 import type { EnginePlan } from './plan.ts';
-import { type RestartRules, Restarts } from './restarts.ts';
+import { type RestartRules, restarts } from './restarts.ts';
 
 export type EngineState = 'starting' | 'ready' | 'restarting' | 'given_up' | 'stopped';
 
@@ -26,7 +26,7 @@ export class EngineProcess {
   state: EngineState = 'starting';
   waitsFor = 'its process';
   readonly #events: EngineEvents;
-  readonly #restarts: Restarts;
+  readonly #restartDelay: ReturnType<typeof restarts>;
   #process: GuardedProcess | null = null;
   #timer: NodeJS.Timeout | null = null;
   #startedMs = 0;
@@ -38,7 +38,7 @@ export class EngineProcess {
   constructor(plan: EnginePlan, rules: RestartRules, events: EngineEvents) {
     this.plan = plan;
     this.#events = events;
-    this.#restarts = new Restarts(rules);
+    this.#restartDelay = restarts(rules);
   }
 
   get pid(): number | undefined {
@@ -112,7 +112,7 @@ export class EngineProcess {
       );
       return;
     }
-    const waitMs = this.#restarts.died(nowMs, this.state === 'ready' ? nowMs - this.#readyMs : 0);
+    const waitMs = this.#restartDelay(nowMs, this.state === 'ready' ? nowMs - this.#readyMs : 0);
     if (waitMs === null) {
       this.state = 'given_up';
       this.#events.onChange(this, `${how}; it keeps failing and is not started again`);

@@ -9,22 +9,14 @@ export interface RestartRules {
   readonly giveUpMs: number;
 }
 
-/** When an engine that exited is restarted. */
-export class Restarts {
-  readonly #rules: RestartRules;
-  #deaths = 0;
-  #firstDeathMs = 0;
-
-  constructor(rules: RestartRules) {
-    this.#rules = rules;
-  }
-
-  /** @returns the delay; null if it should not be restarted */
-  died(nowMs: number, servedMs: number): number | null {
-    const { firstMs, maxMs, soundMs, giveUpMs } = this.#rules;
-    if (servedMs >= soundMs) this.#deaths = 0;
-    if (this.#deaths++ === 0) this.#firstDeathMs = nowMs;
-    const waitMs = backoff(this.#deaths, firstMs, maxMs);
-    return nowMs + waitMs - this.#firstDeathMs > giveUpMs ? null : waitMs;
-  }
+/** @returns called when an engine has exited: the delay of its restart; null: no restart */
+export function restarts({ firstMs, maxMs, soundMs, giveUpMs }: RestartRules) {
+  let deaths = 0;
+  let firstDeathMs = 0;
+  return (nowMs: number, servedMs: number): number | null => {
+    if (servedMs >= soundMs) deaths = 0;
+    if (deaths++ === 0) firstDeathMs = nowMs;
+    const waitMs = backoff(deaths, firstMs, maxMs);
+    return nowMs + waitMs - firstDeathMs > giveUpMs ? null : waitMs;
+  };
 }

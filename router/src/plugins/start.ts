@@ -23,14 +23,6 @@ interface PluginDeps {
   readonly builtIns: BuiltIns;
 }
 
-interface PluginRoom {
-  /** Guarded, in the order of `--plugin`. */
-  readonly plugins: readonly Plugin[];
-  readonly endpoints: PluginEndpoints;
-  metricsText(): Promise<string>;
-  close(): Promise<void>;
-}
-
 /** A plugin needs one of these to have an effect. */
 const offered = memberNames.filter((name) => name !== 'appliesTo' && name !== 'close');
 
@@ -41,7 +33,7 @@ const NOTICE_MS = 10_000;
 export async function startPlugins(
   given: readonly Plugin[],
   { live, fleet, dispatch, meters, log, builtIns }: PluginDeps,
-): Promise<PluginRoom> {
+) {
   const { dataDir = null } = live.current;
   const options = live.of(({ pluginTimeoutMs: timeoutMs }) => ({ timeoutMs }));
   const onFault: OnPluginFault = (plugin, phase, error, count) => {
@@ -51,7 +43,8 @@ export async function startPlugins(
   };
   const registry = new Registry();
   const metrics = new PluginMetrics(registry);
-  const plugins = given.map((plugin) => guardPlugin(plugin.name, plugin, options, onFault));
+  /** Guarded, in the order of `--plugin`. */
+  const plugins: Plugin[] = given.map((plugin) => guardPlugin(plugin.name, plugin, options, onFault));
   const close = async (): Promise<void> => {
     for (const plugin of plugins.toReversed()) await plugin.close?.();
   };
