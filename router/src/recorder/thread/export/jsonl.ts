@@ -1,8 +1,6 @@
-import { outcomeJson } from '../../shared/outcome.ts';
 import type { Turn } from '../../shared/turn.ts';
-import { topTokensJson } from './top-tokens.ts';
-import { type Trajectory, isExact } from './trajectory.ts';
-import { outlineJson, said, textJson } from './turn-json.ts';
+import type { Trajectory } from './trajectory.ts';
+import { headJson, outlineJson, said, textJson } from './turn-json.ts';
 
 /** With bodies a line may be longer than a string of V8 (half a billion characters): from this size on it is returned in pieces. */
 const PIECE_LETTERS = 1_048_576;
@@ -10,22 +8,13 @@ const PIECE_LETTERS = 1_048_576;
 /** One trajectory per line, with its turns: position, outcome, request and response. */
 export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGenerator<Uint8Array> {
   for await (const trajectory of trajectories) {
-    const { id, session, group, tenant, model, versions, turns, isAmbiguous } = trajectory;
+    const { ids, mask, logprobs, turns } = trajectory;
     const head = {
-      id,
-      session,
-      group,
-      tenant,
-      model,
-      exact: isExact(trajectory),
-      ...outcomeJson(trajectory.outcome),
-      tokens: Array.from(trajectory.ids),
-      loss_mask: Array.from(trajectory.mask),
+      ...headJson(trajectory),
+      tokens: Array.from(ids),
+      loss_mask: Array.from(mask),
       // JSON has null for NaN: not known.
-      rollout_log_probs: Array.from(trajectory.logprobs),
-      ...topTokensJson(trajectory),
-      versions,
-      ambiguous: isAmbiguous,
+      rollout_log_probs: Array.from(logprobs),
     };
     let text = `${JSON.stringify(head).slice(0, -1)},"turns":[`;
     for (const [i, turn] of turns.entries()) {

@@ -10,25 +10,6 @@ const GROUP_ROWS = 10_000;
 
 type Columns = ConstructorParameters<typeof ParquetWriter>[0]['schema'];
 
-const text = (name: string) =>
-  ({ name, type: 'BYTE_ARRAY', converted_type: 'UTF8', repetition_type: 'REQUIRED' }) as const;
-
-const number = (name: string) => ({ name, type: 'DOUBLE', repetition_type: 'OPTIONAL' }) as const;
-
-/** The three-level form of lists, which all readers support. */
-const list = (
-  name: string,
-  element:
-    | { type: 'INT32' }
-    | { type: 'DOUBLE'; repetition_type: 'OPTIONAL' }
-    | { type: 'BYTE_ARRAY'; converted_type: 'UTF8' },
-) =>
-  [
-    { name, converted_type: 'LIST', repetition_type: 'REQUIRED', num_children: 1 },
-    { name: 'list', repetition_type: 'REPEATED', num_children: 1 },
-    { name: 'element', repetition_type: 'REQUIRED', ...element },
-  ] as const;
-
 const NO_BYTES = new Uint8Array(0);
 
 const orNull = (logprob: number): number | null => (Number.isNaN(logprob) ? null : logprob);
@@ -53,40 +34,64 @@ function rowOf(trajectory: Trajectory): Row {
   };
 }
 
-const columns: readonly { name: string; read: (row: Row) => unknown }[] = [
-  { name: 'id', read: ({ id }) => id },
-  { name: 'session', read: ({ session }) => session },
-  { name: 'group', read: ({ group }) => group },
-  { name: 'tenant', read: ({ tenant }) => tenant },
-  { name: 'model', read: ({ model }) => model },
-  { name: 'exact', read: isExact },
-  { name: 'finished', read: ({ outcome }) => outcome !== null },
-  { name: 'finished_at_ms', read: ({ outcome }) => outcome?.finishedAtMs ?? null },
-  { name: 'reward', read: ({ outcome }) => outcome?.reward ?? null },
-  { name: 'labels', read: ({ outcome }) => outcome?.labels ?? [] },
-  { name: 'tokens', read: ({ ids }) => Array.from(ids) },
-  { name: 'loss_mask', read: ({ mask }) => Array.from(mask) },
-  { name: 'rollout_log_probs', read: ({ logprobs }) => Array.from(logprobs, orNull) },
-  { name: 'versions', read: ({ versions }) => JSON.stringify(versions) },
-  { name: 'ambiguous', read: ({ isAmbiguous }) => isAmbiguous },
-  { name: 'turns', read: ({ turns }) => JSON.stringify(turns.map(outlineJson)) },
-  { name: 'text', read: ({ text: said }) => said },
-  { name: 'rollout_top_logprobs', read: ({ topTokens }) => topTokens },
+interface Column {
+  readonly name: string;
+  readonly read: (row: Row) => unknown;
+  /** Its elements in the schema of the file. */
+  readonly elements: Columns;
+}
+
+type Element = Omit<Columns[number], 'name'>;
+type Read = Column['read'];
+
+const TEXT = { type: 'BYTE_ARRAY', converted_type: 'UTF8' } as const;
+
+const column =
+  (element: Element) =>
+  (name: string, read: Read): Column => ({ name, read, elements: [{ name, ...element }] });
+const text = column({ ...TEXT, repetition_type: 'REQUIRED' });
+const textOrNull = column({ ...TEXT, repetition_type: 'OPTIONAL' });
+const flag = column({ type: 'BOOLEAN', repetition_type: 'REQUIRED' });
+const numberOrNull = column({ type: 'DOUBLE', repetition_type: 'OPTIONAL' });
+
+/** The three-level form of lists, which all readers support. */
+const list =
+  (element: Element) =>
+  (name: string, read: Read): Column => ({
+    name,
+    read,
+    elements: [
+      { name, converted_type: 'LIST', repetition_type: 'REQUIRED', num_children: 1 },
+      { name: 'list', repetition_type: 'REPEATED', num_children: 1 },
+      { name: 'element', repetition_type: 'REQUIRED', ...element },
+    ],
+  });
+const numbers = list({ type: 'INT32' });
+
+const columns: readonly Column[] = [
+  text('id', ({ id }) => id),
+  text('session', ({ session }) => session),
+  text('group', ({ group }) => group),
+  text('tenant', ({ tenant }) => tenant),
+  text('model', ({ model }) => model),
+  flag('exact', isExact),
+  flag('finished', ({ outcome }) => outcome !== null),
+  numberOrNull('finished_at_ms', ({ outcome }) => outcome?.finishedAtMs ?? null),
+  numberOrNull('reward', ({ outcome }) => outcome?.reward ?? null),
+  list(TEXT)('labels', ({ outcome }) => outcome?.labels ?? []),
+  numbers('tokens', ({ ids }) => Array.from(ids)),
+  numbers('loss_mask', ({ mask }) => Array.from(mask)),
+  list({ type: 'DOUBLE', repetition_type: 'OPTIONAL' })('rollout_log_probs', (row) => Array.from(row.logprobs, orNull)),
+  text('versions', ({ versions }) => JSON.stringify(versions)),
+  flag('ambiguous', ({ isAmbiguous }) => isAmbiguous),
+  text('turns', ({ turns }) => JSON.stringify(turns.map(outlineJson))),
+  textOrNull('text', ({ text: said }) => said),
+  textOrNull('rollout_top_logprobs', ({ topTokens }) => topTokens),
 ];
 
 const schema = (): Columns => [
   { name: 'root', num_children: columns.length },
-  ...['id', 'session', 'group', 'tenant', 'model'].map(text),
-  ...['exact', 'finished'].map((name) => ({ name, type: 'BOOLEAN', repetition_type: 'REQUIRED' }) as const),
-  ...['finished_at_ms', 'reward'].map(number),
-  ...list('labels', { type: 'BYTE_ARRAY', converted_type: 'UTF8' }),
-  ...list('tokens', { type: 'INT32' }),
-  ...list('loss_mask', { type: 'INT32' }),
-  ...list('rollout_log_probs', { type: 'DOUBLE', repetition_type: 'OPTIONAL' }),
-  text('versions'),
-  { name: 'ambiguous', type: 'BOOLEAN', repetition_type: 'REQUIRED' },
-  text('turns'),
-  ...['text', 'rollout_top_logprobs'].map((name) => ({ ...text(name), repetition_type: 'OPTIONAL' }) as const),
+  ...columns.flatMap(({ elements }) => elements),
 ];
 
 /** One row per trajectory; versions and turns as JSON. */

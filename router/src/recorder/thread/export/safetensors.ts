@@ -1,11 +1,9 @@
-import { outcomeJson } from '../../shared/outcome.ts';
 import type { RoutedExperts } from '../../shared/turn.ts';
 import { readExperts, shapeOf } from './experts.ts';
 import { type TensorHead, safetensorsHead } from './safetensors-head.ts';
 import { Spool } from './spool.ts';
-import { topTokensJson } from './top-tokens.ts';
-import { type Trajectory, isExact } from './trajectory.ts';
-import { outlineJson, textJson } from './turn-json.ts';
+import type { Trajectory } from './trajectory.ts';
+import { headJson, outlineJson, textJson } from './turn-json.ts';
 
 interface Tensor extends Omit<TensorHead, 'bytes'> {
   readonly spool: Spool;
@@ -116,19 +114,8 @@ class Rows {
   }
 }
 
-function metaOf(trajectory: Trajectory): string {
-  const { id, session, group, tenant, model, outcome, versions, isAmbiguous, turns } = trajectory;
-  const ended = { exact: isExact({ turns }), ...outcomeJson(outcome) };
-  return JSON.stringify({
-    id,
-    session,
-    group,
-    tenant,
-    model,
-    ...ended,
-    versions,
-    ambiguous: isAmbiguous,
-    ...topTokensJson(trajectory),
-    turns: turns.map((turn) => ({ ...outlineJson(turn), ...textJson(turn) })),
+const metaOf = (trajectory: Trajectory): string =>
+  JSON.stringify({
+    ...headJson(trajectory),
+    turns: trajectory.turns.map((turn) => ({ ...outlineJson(turn), ...textJson(turn) })),
   });
-}

@@ -3,7 +3,23 @@ import type { TokenPieces } from '../tokens/pieces.ts';
 import type { TurnOutline } from '../store/store.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { type CallText, callText } from './call-text.ts';
+import { outcomeJson } from '../../shared/outcome.ts';
 import { topTokensJson } from './top-tokens.ts';
+import { type Trajectory, isExact } from './trajectory.ts';
+
+/** What a trajectory has beside its tokens and turns. */
+export const headJson = (trajectory: Trajectory) => ({
+  id: trajectory.id,
+  session: trajectory.session,
+  group: trajectory.group,
+  tenant: trajectory.tenant,
+  model: trajectory.model,
+  exact: isExact(trajectory),
+  ...outcomeJson(trajectory.outcome),
+  versions: trajectory.versions,
+  ambiguous: trajectory.isAmbiguous,
+  ...topTokensJson(trajectory),
+});
 
 /** A turn in JSON, with the names that training code uses. */
 export function outlineJson(
