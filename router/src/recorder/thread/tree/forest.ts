@@ -53,7 +53,7 @@ export class TokenForest {
   }
 
   get nodes(): number {
-    return this.#uses.count;
+    return this.#uses.size;
   }
 
   get bytes(): number {
@@ -256,7 +256,7 @@ export class TokenForest {
   }
 
   #isOver(): boolean {
-    return this.#uses.count > this.#limits.maxNodes || this.bytes > this.#limits.maxBytes;
+    return this.#uses.size > this.#limits.maxNodes || this.bytes > this.#limits.maxBytes;
   }
 
   #grow(parent: TreeNode, run: Run, done: number, version: number): TreeNode {
@@ -266,8 +266,7 @@ export class TokenForest {
     node.version = version;
     parent.add(node);
     node.usedMs = this.#nowMs() - (this.#agoMs ?? 0);
-    if (this.#agoMs === null) this.#uses.add(node);
-    else this.#uses.addOldest(node);
+    this.#uses.add(node, this.#agoMs === null ? this.#uses.last : null);
     return node;
   }
 
@@ -276,7 +275,7 @@ export class TokenForest {
     const upper = node.split(at);
     this.#uses.bytes += node.bytes;
     // After it: those above are never older.
-    this.#uses.addAfter(upper, node);
+    this.#uses.add(upper, node.use);
     return upper;
   }
 
@@ -313,7 +312,7 @@ export class TokenForest {
   #drop(node: TreeNode): void {
     const parent = node.parent!;
     parent.remove(node);
-    this.#uses.remove(node);
+    this.#uses.drop(node);
     this.#forget(node);
     if (parent.parent === null && parent.isLeaf) {
       for (const [name, root] of this.#roots) {

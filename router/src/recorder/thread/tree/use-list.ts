@@ -5,55 +5,36 @@ import type { TreeNode } from './tree-node.ts';
  * Nodes of all trees in order of last use. A node is never used without those above it, and those are touched after it, so the oldest is
  * always a leaf.
  */
-export class UseList {
+export class UseList extends LinkedList<TreeNode> {
   bytes = 0;
-  readonly #list = new LinkedList<TreeNode>();
 
-  get count(): number {
-    return this.#list.size;
-  }
-
-  add(node: TreeNode): void {
-    this.#insert(node, this.#list.last);
-  }
-
-  /** As the least recently used. */
-  addOldest(node: TreeNode): void {
-    this.#insert(node, null);
-  }
-
-  /** As used right after `older`. */
-  addAfter(node: TreeNode, older: TreeNode): void {
-    this.#insert(node, older.use);
+  /** @param previous the node that was used right before it; null: it is the least recently used one */
+  add(node: TreeNode, previous: ListNode<TreeNode> | null = this.last): void {
+    this.bytes += node.bytes;
+    node.use = this.push(node, previous);
   }
 
   /** It is evicted first. */
   age({ use }: TreeNode): void {
-    this.#list.move(use!, null);
+    this.move(use!, null);
   }
 
-  remove(node: TreeNode): void {
+  drop(node: TreeNode): void {
     this.bytes -= node.bytes;
-    this.#list.remove(node.use!);
+    this.remove(node.use!);
     node.use = null;
   }
 
   touch({ use }: TreeNode): void {
-    const { last } = this.#list;
-    if (use !== last) this.#list.move(use!, last);
+    if (use !== this.last) this.move(use!, this.last);
   }
 
   /** Nodes from the oldest on; the current one may be removed or touched. */
   *fromOldest(): Iterable<TreeNode> {
-    let left = this.count;
-    for (const node of this.#list) {
+    let left = this.size;
+    for (const node of this) {
       if (left-- === 0) return;
       yield node;
     }
-  }
-
-  #insert(node: TreeNode, previous: ListNode<TreeNode> | null): void {
-    this.bytes += node.bytes;
-    node.use = this.#list.push(node, previous);
   }
 }
