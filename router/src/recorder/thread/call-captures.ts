@@ -1,6 +1,6 @@
 import { bufferOf } from '../../kit/bytes.ts';
 import { Captures, type EndedResponse, type OpenCapture, unanswered } from './captures.ts';
-import type { Capture } from './capture/capture.ts';
+import type { KnownTokens } from './capture/known-tokens.ts';
 import { tokenIds } from './read/sampled.ts';
 import { TurnIds } from './capture/turn-id.ts';
 import { answerValues } from './read/read-answer.ts';
@@ -16,7 +16,7 @@ interface OpenCall extends OpenCapture {
 
 interface CallParts {
   /** null: no tokenizer is loaded. */
-  readonly tree: () => Capture | null;
+  readonly tree: () => KnownTokens | null;
   /** Resolves when the turns that ended before are in the tree. */
   readonly settled: () => Promise<unknown>;
   readonly writer: TurnWriter;
@@ -55,7 +55,7 @@ export class CallCaptures extends Captures<OpenCall> {
   }
 
   async #putTokens(
-    tree: Capture,
+    tree: KnownTokens,
     { finishReason, promptTokens, cachedTokens }: CallAnswer,
     { prompt, sampled, logprobs }: CallTokens,
     facts: EndedResponse['facts'],

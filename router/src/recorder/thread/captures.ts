@@ -1,5 +1,5 @@
 import { bufferOf } from '../../kit/bytes.ts';
-import type { TurnFacts } from './capture/capture.ts';
+import type { TurnFacts } from './capture/known-tokens.ts';
 import type { ExpertsFiles } from './capture/experts-files.ts';
 
 /** A response, or a part of it, as the event loop passes it to the thread. Requests and responses have memory of their own. */

@@ -37,7 +37,7 @@ export async function recorderCalls(options: RecorderOptions) {
   const writer = new TurnWriter(await openStore(place));
   const heap = new HeapLimits();
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer, capture, captures, ended } = captureCalls(options, writer, files, heap);
+  const { calls, tokenizer, known, captures, ended } = captureCalls(options, writer, files, heap);
   const settled = (): Promise<unknown> => captures.settled();
   const recorded = async (): Promise<void> => {
     await Promise.all(Object.values(kinds).map((each) => each.settled()));
@@ -51,8 +51,8 @@ export async function recorderCalls(options: RecorderOptions) {
     counted: () => ({
       lostParts: files?.lost ?? 0,
       expired: expiry?.expired ?? 0,
-      evictedTurns: capture()?.forest.counts.evictedLiveTurns ?? 0,
-      lostPrompts: capture()?.counts.lost ?? 0,
+      evictedTurns: known()?.forest.counts.evictedLiveTurns ?? 0,
+      lostPrompts: known()?.counts.lost ?? 0,
     }),
   });
   const {
@@ -75,7 +75,7 @@ export async function recorderCalls(options: RecorderOptions) {
   const kinds = {
     text: captures,
     chat: chatCaptures,
-    call: new CallCaptures({ tree: capture, settled, writer, keepsBodies }),
+    call: new CallCaptures({ tree: known, settled, writer, keepsBodies }),
   };
   writer.onLost = (turn) => {
     lost(turn.session, turn.tenant);

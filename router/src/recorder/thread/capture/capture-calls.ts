@@ -7,7 +7,7 @@ import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import { TokenForest } from '../tree/forest.ts';
 import { pathTo } from '../tree/path.ts';
 import type { SessionName } from '../../shared/turn.ts';
-import { Capture, type CaptureCounts } from './capture.ts';
+import { KnownTokens, type CaptureCounts } from './known-tokens.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { HeapLimits } from '../heap-limits.ts';
 import type { ExpertsFiles } from './experts-files.ts';
@@ -81,10 +81,10 @@ export function captureCalls(
   heap = new HeapLimits(),
 ) {
   const { tokenizerPath, maxNodes = Infinity, maxBytes = defaultMemoryBytes(), keepVersions = 5 } = options;
-  let capture: Capture | null = null;
-  const wanted = (): Capture => {
-    if (capture === null) throw new Error('the tokenizer is not loaded');
-    return capture;
+  let known: KnownTokens | null = null;
+  const wanted = (): KnownTokens => {
+    if (known === null) throw new Error('the tokenizer is not loaded');
+    return known;
   };
   const captures = new TextCaptures(wanted, files, options.keepsBodies === true);
 
@@ -98,15 +98,15 @@ export function captureCalls(
 
   return {
     /** null: it is not loaded. */
-    tokenizer: (): Tokenizer | null => capture?.tokenizer ?? null,
-    capture: (): Capture | null => capture,
+    tokenizer: (): Tokenizer | null => known?.tokenizer ?? null,
+    known: (): KnownTokens | null => known,
     captures,
     /** A session is over: its turns are the first to be evicted. */
     ended({ session, tenant }: SessionName): void {
-      if (capture === null) return;
-      const { forest } = capture;
+      if (known === null) return;
+      const { forest } = known;
       const beginning = tenant === undefined ? '' : tenantKey(tenant, '');
-      for (const known of forest.sessionsNamed(session, beginning)) forest.end(known);
+      for (const each of forest.sessionsNamed(session, beginning)) forest.end(each);
     },
     calls: {
       /**
@@ -115,13 +115,13 @@ export function captureCalls(
        */
       async loadTokenizer(): Promise<Tokenizer['kind']> {
         if (tokenizerPath === null) throw new Error("there is no tokenizer: name the model's with --tokenizer-path");
-        const tokenizer = capture?.tokenizer ?? (await laned(tokenizerPath, options.tokenizer));
-        capture ??= new Capture(
+        const tokenizer = known?.tokenizer ?? (await laned(tokenizerPath, options.tokenizer));
+        known ??= new KnownTokens(
           tokenizer,
           new TokenForest({ maxNodes, maxBytes: heap.treeBytes(maxBytes), keepVersions }),
           writer,
         );
-        return capture.tokenizer.kind;
+        return known.tokenizer.kind;
       },
 
       async openCapture({ id, forward, ...asked }: OpenCall): Promise<OpenAnswer | null> {

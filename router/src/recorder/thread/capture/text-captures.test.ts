@@ -15,13 +15,13 @@ test('a turn whose prompt can not be opened is counted, its routed experts are d
   const dataDir = temporaryFolder(t);
   const files = new ExpertsFiles(dataDir);
   const scene = await CaptureScene.start({ tokenizerPath: tokenizerFolder() }, undefined, files);
-  const { calls, capture, captures } = scene.captured;
+  const { calls, known, captures } = scene.captured;
   const parts = () =>
     readdirSync(join(dataDir, 'experts'), { recursive: true }).filter((name) => /\d-\d/.test(String(name)));
   const bytes = new Uint8Array(new SharedArrayBuffer(8)).fill(0x41);
   files.take({ key: 7, cut: 0, form: 'base64', bytes });
   assert.equal(parts().length, 1);
-  const { forest } = capture()!;
+  const { forest } = known()!;
   const insert = forest.insert.bind(forest);
   forest.insert = () => {
     throw new Error('no memory');

@@ -12,7 +12,7 @@ import { readAnswer } from '../read/read-answer.ts';
 import { keptTensors } from '../read/tensors.ts';
 import { pathTo, textFrom } from '../tree/path.ts';
 import { release } from '../tree/tree-node.ts';
-import type { Capture, OpenPrompt } from './capture.ts';
+import type { KnownTokens, OpenPrompt } from './known-tokens.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 
 /** A request for samples of texts or ids. */
@@ -44,10 +44,10 @@ const QUOTE = 0x22;
 
 /** Requests of `radix-tree`: their tokens are in the trees of their models. */
 export class TextCaptures extends Captures<OpenText> {
-  readonly #tree: () => Capture;
+  readonly #tree: () => KnownTokens;
   readonly #keepsBodies: boolean;
 
-  constructor(tree: () => Capture, files: ExpertsFiles | null, keepsBodies: boolean) {
+  constructor(tree: () => KnownTokens, files: ExpertsFiles | null, keepsBodies: boolean) {
     super(files, true);
     this.#tree = tree;
     this.#keepsBodies = keepsBodies;

@@ -89,7 +89,7 @@ export type KeptBeside = Pick<Turn, 'experts' | 'indexer' | 'request' | 'answer'
 const NOTHING_BESIDE: KeptBeside = { experts: null, request: null, answer: null };
 
 /** The known tokens of prompts, and the tokens that were sampled after them. */
-export class Capture {
+export class KnownTokens {
   readonly counts: CaptureCounts = {
     prompts: 0,
     hits: 0,
