@@ -43,8 +43,8 @@ interface TurnAnswer {
   readonly ttftMs: number;
   readonly ms: number;
   readonly promptTokens: number;
-  /** -1 if the engine does not report it. */
-  readonly cachedTokens: number;
+  /** null: the engine does not report it. */
+  readonly cachedTokens: number | null;
   readonly outputTokens: number;
 }
 
@@ -178,7 +178,7 @@ async function readStream(response: Response, startMs: number): Promise<TurnAnsw
     ttftMs,
     ms: performance.now() - startMs,
     promptTokens: usage?.prompt_tokens ?? 0,
-    cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? -1,
+    cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? null,
     outputTokens: usage?.completion_tokens ?? 0,
   };
 }

@@ -60,11 +60,17 @@ export function movedSessions({ turns }: Pick<BatchResult, 'turns'>): number {
   return moved.size;
 }
 
+/** `computedTokens`: null if a response has no count of cached tokens. */
 function tokensOf({ turns }: BatchResult): { promptTokens: number; computedTokens: number | null } {
-  const answers = turns.flatMap(({ answer }) => answer ?? []);
-  const promptTokens = answers.reduce((sum, answer) => sum + answer.promptTokens, 0);
-  if (answers.some(({ cachedTokens }) => cachedTokens < 0)) return { promptTokens, computedTokens: null };
-  return { promptTokens, computedTokens: promptTokens - answers.reduce((sum, answer) => sum + answer.cachedTokens, 0) };
+  let promptTokens = 0;
+  let computedTokens: number | null = 0;
+  for (const { answer } of turns) {
+    if (answer === null) continue;
+    promptTokens += answer.promptTokens;
+    if (answer.cachedTokens === null) computedTokens = null;
+    else if (computedTokens !== null) computedTokens += answer.promptTokens - answer.cachedTokens;
+  }
+  return { promptTokens, computedTokens };
 }
 
 const thousands = (tokens: number): string => `${Math.round(tokens / 1000).toLocaleString('en')}k`;

@@ -2,10 +2,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Registry } from 'prom-client';
 import { fleetMetrics } from './metrics/fleet.ts';
 import { policyMetrics } from './metrics/policies.ts';
-import { processMetrics } from './metrics/process.ts';
+import { countOpenFiles, processMetrics } from './metrics/process.ts';
 import { requestMetrics, resumeMetrics } from './metrics/requests.ts';
 import { sessionMetrics } from './metrics/sessions.ts';
-import { openFiles } from './open-files.ts';
 import { type MetricsPeer, peerMetrics } from './metrics/peers.ts';
 import type { MetricSources, MetricSpec } from './metrics/spec.ts';
 import { swapMetrics } from './metrics/swaps.ts';
@@ -47,7 +46,7 @@ export function createRegistry(sources: MetricSources, peer: MetricsPeer | null)
 
 /** The response to a scrape. One metric per turn of the event loop, because those of 500 workers take 10 ms. */
 export async function metricsPage(registry: Registry): Promise<string> {
-  await openFiles.look();
+  await countOpenFiles();
   const parts: string[] = [];
   for (const { name } of registry.getMetricsAsArray()) {
     parts.push(await registry.getSingleMetricAsString(name));

@@ -1,9 +1,22 @@
+import { readdir } from 'node:fs/promises';
 import { getHeapStatistics } from 'node:v8';
 import { version } from '../../config/version.ts';
-import { maxOpenFiles, openFiles } from '../open-files.ts';
+import { openFileLimit } from '../../wire/open-files.ts';
 import { type MetricSpec, counter, each, gauge, histogram, one } from './spec.ts';
 
-const maxFiles = maxOpenFiles();
+const maxFiles = openFileLimit();
+
+/** null: not known. */
+let openFiles: number | null = null;
+
+/** For the next scrape; asynchronously, because Linux lists the open files in a folder. */
+export async function countOpenFiles(): Promise<void> {
+  // One is the open folder itself.
+  openFiles = await readdir('/proc/self/fd').then(
+    (names) => names.length - 1,
+    () => null,
+  );
+}
 
 export const processMetrics: readonly MetricSpec[] = [
   gauge(
@@ -44,10 +57,10 @@ export const processMetrics: readonly MetricSpec[] = [
     one(performance.timeOrigin / 1000),
   ),
   gauge('process_open_fds', 'Open file descriptors of the process; on Linux only.', () =>
-    openFiles.count < 0 ? [] : one(openFiles.count),
+    openFiles === null ? [] : one(openFiles),
   ),
   gauge('process_max_fds', 'Maximum number of open file descriptors; on Linux only.', () =>
-    maxFiles < 0 ? [] : one(maxFiles),
+    maxFiles === Infinity ? [] : one(maxFiles),
   ),
   gauge('turnout_client_connections', 'Open client connections.', ({ ports }) => one(ports.data.connections.size)),
   counter(
