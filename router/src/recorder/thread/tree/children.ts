@@ -39,17 +39,11 @@ export class Children {
     }
     leave(this.#byId!, child.firstId, child);
     if (this.#byByte !== null) leave(this.#byByte, child.firstByte, child);
-    if (this.#byId!.size <= MAX_LISTED / 2) this.#toList();
-    return true;
+    return this.#byId!.size > 0;
   }
 
   withId(id: number): readonly TreeNode[] {
-    if (this.#list === null) return this.#byId!.get(id) ?? NONE;
-    // Usually there is one or none: no list is made.
-    if (this.#list.length === 1) return this.#list[0]!.firstId === id ? this.#list : NONE;
-    let count = 0;
-    for (const child of this.#list) if (child.firstId === id) count++;
-    return count === 0 ? NONE : this.#list.filter((child) => child.firstId === id);
+    return this.#list?.filter((child) => child.firstId === id) ?? this.#byId!.get(id) ?? NONE;
   }
 
   /** Children whose first token begins with `byte`; -1: has no text. */
@@ -64,15 +58,6 @@ export class Children {
 
   get all(): Iterable<TreeNode> {
     return this.#list ?? [...this.#byId!.values()].flat();
-  }
-
-  /** Tables that have become small. */
-  #toList(): void {
-    const all = [...this.#byId!.values()].flat();
-    if (all.length > MAX_LISTED) return;
-    this.#list = all;
-    this.#byId = null;
-    this.#byByte = null;
   }
 
   #enter(child: TreeNode): void {
