@@ -1,4 +1,4 @@
-import { boundedKey, headerKeyText } from '../../../classify/routing-keys.ts';
+import { boundedKey, sessionOf } from '../../../classify/routing-keys.ts';
 import { type ErrorCode, RouterError } from '../../../kit/errors.ts';
 import { readObject } from '../../../kit/json-object.ts';
 import type { Context, Hono } from 'hono';
@@ -17,8 +17,9 @@ export function addRoutes(
   app.post('/retrieve_from_text', async (c) => {
     const question = readQuestion(await c.req.text());
     if (typeof question === 'string') return c.json({ error: question, code: 'bad_request' }, 400);
-    const session = boundedKey(question.session) || sessionOfHeaders(c, sessionHeaders);
-    const json = await thread.ask('retrieveFromText', { ...question, session, tenant: tenantOf(c) });
+    const session = boundedKey(question.session) || sessionOf(exchangeOf(c), sessionHeaders);
+    const { tenant } = exchangeOf(c);
+    const json = await thread.ask('retrieveFromText', { ...question, session, tenant });
     if (typeof json !== 'string') return refused(c, json);
     return c.body(json, 200, { 'content-type': 'application/json' });
   });
@@ -44,7 +45,7 @@ export function addRoutes(
       retokenization_mismatches: counts.retokenized,
       uncaptured_answers: counts.uncaptured + counted.tooLargeResponses,
       // It may have text of another client's response.
-      last_problem: exchangeOf(c)?.seesAllTenants === false ? '' : counts.lastProblem,
+      last_problem: exchangeOf(c).seesAllTenants ? counts.lastProblem : '',
       failures: counted.failures,
     });
   });
@@ -56,17 +57,7 @@ function refused(c: Context, { code, message }: { code: ErrorCode; message: stri
   return c.json({ error: message, code }, status as ContentfulStatusCode, { 'x-turnout-error': code, ...after });
 }
 
-const exchangeOf = (c: Context): Exchange | undefined => (c.env as { exchange?: Exchange } | undefined)?.exchange;
-const tenantOf = (c: Context): string => exchangeOf(c)?.tenant ?? '';
-
-/** The session that the request's headers name; ''. */
-const sessionOfHeaders = (c: Context, names: readonly string[]): string => {
-  for (const name of names) {
-    const value = c.req.header(name);
-    if (value !== undefined && value !== '') return headerKeyText(value);
-  }
-  return '';
-};
+const exchangeOf = (c: Context): Exchange => (c.env as { exchange: Exchange }).exchange;
 
 interface Question {
   readonly text: string;
