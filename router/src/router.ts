@@ -127,7 +127,7 @@ async function assemble(
       pipeline,
       dispatch: path.dispatcher.dispatch,
       reload: (read = () => live.current) => reload(read),
-      close: closingOf({ log, pipeline, listeners: ports.listeners, closers }),
+      close: closingOf(log, pipeline, ports.listeners, closers),
     };
   };
   return { open };

@@ -8,7 +8,7 @@ import { openApi } from './endpoints.ts';
 import { addEngineMetrics } from './engine-metrics.ts';
 import { type ExplainContext, addExplain } from './explain.ts';
 import { addOverviewRoutes } from './overview.ts';
-import { type PolicyControl, addPolicyRoutes } from './policies.ts';
+import { type PolicyControl, addPolicyRoutes } from './policy-control.ts';
 import { type SessionRecord, addSessionRoutes } from './sessions.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
 import type { WorkersContext } from './workers/context.ts';

@@ -11,7 +11,9 @@ import type { LiveConfig, Preparation } from '../config/live.ts';
 import { pairKind } from '../config/pairs.ts';
 import type { Config } from '../config/options.ts';
 import type { Logger } from '../observe/log.ts';
-import type { PolicyControl } from './policies.ts';
+import type { Hono } from 'hono';
+import * as z from 'zod';
+import { checkJson } from '../config/check-input.ts';
 
 interface Deps extends Omit<PolicyContext, 'options' | 'trace' | 'warn' | 'retryHeld'> {
   readonly holdQueue: HoldQueue;
@@ -103,20 +105,23 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
           policy: name,
           state: policy.describe?.() ?? {},
         })),
-      async set(model, policy) {
+      /** Rejects if there is no such policy. */
+      async set(model: string, policy: string): Promise<void> {
         table.set(model, await load(model, policy));
         log.info({ policy, model }, 'policy changed');
         holdQueue.retryAll();
       },
-      unset: (model) => table.unset(model),
-      endSession(session) {
+      /** @returns false: the model has no policy of its own */
+      unset: (model: string): boolean => table.unset(model),
+      /** @returns whether a policy knows the session */
+      endSession(session: string): boolean {
         homes.ended(session);
         const isKnown = table.sessionEnded(session);
         // Its capacity is free, but no request ends here that would retry held requests.
         if (isKnown) holdQueue.retryHeld();
         return isKnown;
       },
-    } satisfies PolicyControl,
+    },
   };
 }
 
@@ -139,4 +144,28 @@ const tuning = (Object.keys(routingOptions) as (keyof typeof routingOptions)[]).
 function fileWord(model: string): string {
   const word = encodeURIComponent(model.toWellFormed());
   return word.length <= MAX_FILE_WORD ? word : createHash('sha256').update(model).digest('hex');
+}
+
+export type PolicyControl = Awaited<ReturnType<typeof startChoosing>>['control'];
+
+const newPolicy = z.strictObject({ policy: z.string().min(1), model: z.string().default('') });
+
+export function addPolicyRoutes(app: Hono, policies: PolicyControl): void {
+  app.get('/policies', (c) => c.json({ policies: policies.list() }));
+  app.put('/policies', async (c) => {
+    const body = checkJson(newPolicy, await c.req.text());
+    if (body.problem !== null) return c.json({ error: body.problem, code: 'BAD_REQUEST' }, 400);
+    try {
+      await policies.set(body.data.model, body.data.policy);
+    } catch (error) {
+      return c.json({ error: (error as Error).message, code: 'BAD_REQUEST' }, 400);
+    }
+    return c.json({ policies: policies.list() });
+  });
+  app.delete('/policies', (c) => {
+    const model = c.req.query('model') ?? '';
+    if (model === '') return c.json({ error: 'Say which: ?model=NAME', code: 'BAD_REQUEST' }, 400);
+    if (policies.unset(model)) return c.json({ policies: policies.list() });
+    return c.json({ error: `Model "${model}" has no policy of its own`, code: 'NOT_FOUND' }, 404);
+  });
 }

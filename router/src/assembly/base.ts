@@ -49,7 +49,7 @@ export function startBase(config: Config, givenLogger: Logger | undefined, close
     meters: new Meters(),
     loopLag,
     pace,
-    ports: new Ports({ live, clock, retryBudget }),
+    ports: new Ports(live, clock, retryBudget),
     /** Requests in flight. */
     inFlight: new IndexedSet<Exchange>(),
     dispatcher: new Dispatcher(retryBudget),

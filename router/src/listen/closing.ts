@@ -4,15 +4,13 @@ import type { Pipeline } from '../pipeline.ts';
 import type { Listener } from '../wire/listener.ts';
 import { setTimeout as delay } from 'node:timers/promises';
 
-interface ClosingParts {
-  readonly log: Logger;
-  readonly pipeline: Pipeline;
-  readonly listeners: readonly Listener[];
-  readonly closers: Closers;
-}
-
 /** @returns closes the router; a second call ends the grace period of the first */
-export function closingOf({ log, pipeline, listeners, closers }: ClosingParts): (graceMs?: number) => Promise<void> {
+export function closingOf(
+  log: Logger,
+  pipeline: Pipeline,
+  listeners: readonly Listener[],
+  closers: Closers,
+): (graceMs?: number) => Promise<void> {
   let closing: Promise<void> | null = null;
   let isHurried = false;
   async function close(graceMs: number): Promise<void> {

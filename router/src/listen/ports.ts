@@ -11,19 +11,6 @@ import type { RequestListener } from '../wire/client-connection.ts';
 import { Listener, type ListenerOptions } from '../wire/listener.ts';
 import type { RetryBudget } from '../wire/request-body.ts';
 
-interface PortsParts {
-  readonly live: LiveConfig;
-  readonly clock: CoarseClock;
-  readonly retryBudget: RetryBudget;
-}
-
-interface Addresses {
-  readonly url: string;
-  /** null: the data port takes control requests. */
-  readonly adminUrl: string | null;
-  readonly metricsUrl: string;
-}
-
 /** The data port. */
 const dataPort = (config: Config): ListenerOptions => ({
   host: config.host,
@@ -97,7 +84,7 @@ export class Ports {
   #metrics: Server | null = null;
   readonly #config: Config;
 
-  constructor({ live, clock, retryBudget }: PortsParts) {
+  constructor(live: LiveConfig, clock: CoarseClock, retryBudget: RetryBudget) {
     this.#config = live.current;
     const tls = serverCertificates(this.#config);
     const listener = (options: typeof dataPort): Listener => new Listener(clock, retryBudget, live.of(options), tls);
@@ -110,7 +97,7 @@ export class Ports {
   }
 
   /** Rejects, naming the option, when an address can't be listened on. */
-  async open(requests: RequestListener, metricsText: MetricsText): Promise<Addresses> {
+  async open(requests: RequestListener, metricsText: MetricsText) {
     const { host, port, adminHost, prometheusHost, prometheusPort, reusePort, allowedHosts } = this.#config;
     const metricsServer = createMetricsServer(metricsText, hostTest(prometheusHost, allowedHosts));
     this.#metrics = metricsServer;
@@ -134,6 +121,7 @@ export class Ports {
     const urlOf = (on: string, at: number) => `${scheme}://${on.includes(':') ? `[${on}]` : on}:${at}`;
     return {
       url: urlOf(host, dataAt),
+      /** null: the data port takes control requests. */
       adminUrl: adminAt === null ? null : urlOf(adminHost, adminAt),
       metricsUrl: `http://${prometheusHost}:${metrics}/metrics`,
     };
