@@ -1,14 +1,24 @@
 import type { Json } from '../kit/json-members.ts';
 
-/** Tokens `[start, end)` of a choice were sampled by weights of this version, as engines write it (SGLang 0.5.19, vLLM 0.33). */
-export interface WrittenSpan {
-  readonly version: string | number;
-  readonly start: number;
-  readonly end: number;
+/** Tokens `from` (included) to `to` (excluded) were sampled by weights of this version. */
+export interface VersionSpan {
+  /** null: it is not known. */
+  readonly version: string | null;
+  readonly from: number;
+  readonly to: number;
+  /** The engine named it at the end of these tokens. */
+  readonly isNamed?: true;
+  /** Where `version` is null: what the engine named its weights when it was last asked before these tokens. Left out: not known. */
+  readonly before?: string;
+  /** The same, asked after these tokens. */
+  readonly after?: string;
 }
 
-export interface NamedSpan extends WrittenSpan {
-  readonly version: string;
+/** A span as engines write it (SGLang 0.5.19, vLLM 0.33): `[start, end)`. */
+interface WrittenSpan {
+  readonly version: string | number | null;
+  readonly start: number;
+  readonly end: number;
 }
 
 /** The likeliest tokens at one position, as the engine returns them. null: the engine does not return it. */
@@ -40,7 +50,7 @@ export interface Delta {
   top(): readonly TopTokens[] | null;
   promptIds(): readonly number[] | null;
   /** Which weights sampled which tokens; empty: not returned. */
-  spans(): readonly NamedSpan[];
+  spans(): readonly VersionSpan[];
   /** The value of routed experts; null: not returned. */
   experts(): unknown;
   /** What SGLang's `/generate` says of a sample that it did not sample to its end. */
@@ -81,10 +91,15 @@ export class Unreadable extends Error {}
 /** A version as text: engines write numbers too. */
 export const versionOf = (json: Json | null): string | null => json?.scalar() ?? null;
 
-export function spansOf(json: Json | null): readonly NamedSpan[] {
-  const written = (json?.valueIfAny() ?? []) as readonly WrittenSpan[];
-  return written.map(({ version, start, end }) => ({ version: String(version), start, end }));
-}
+/** The spans of a list as an engine writes it. */
+export const readSpans = (list: unknown): VersionSpan[] =>
+  (list as readonly WrittenSpan[]).map(({ version, start: from, end: to }) => ({ version: String(version), from, to }));
+
+/** @returns the spans as an engine writes them */
+export const writtenSpans = (spans: readonly VersionSpan[]): WrittenSpan[] =>
+  spans.map(({ version, from: start, to: end }) => ({ version, start, end }));
+
+export const spansOf = (json: Json | null): VersionSpan[] => readSpans(json?.valueIfAny() ?? []);
 
 /** The text of a member, without decoding it. */
 export function textOf(json: Json | null): Pick<Delta, 'text' | 'textBytes' | 'endsInSpace'> {

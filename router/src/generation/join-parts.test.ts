@@ -102,11 +102,11 @@ test('the ids of a prompt and of all its parts are listed once', () => {
 });
 
 test('spans of one version become one', () => {
-  const before = [{ version: 'a', start: 0, end: 2 }];
-  assert.deepEqual(joinedSpans(before, [{ version: 'a', start: 0, end: 1 }], 2), [{ version: 'a', start: 0, end: 3 }]);
-  assert.deepEqual(joinedSpans(before, [{ version: 'b', start: 0, end: 1 }], 2), [
+  const before = [{ version: 'a', from: 0, to: 2 }];
+  assert.deepEqual(joinedSpans(before, [{ version: 'a', from: 0, to: 1 }], 2), [{ version: 'a', from: 0, to: 3 }]);
+  assert.deepEqual(joinedSpans(before, [{ version: 'b', from: 0, to: 1 }], 2), [
     ...before,
-    { version: 'b', start: 2, end: 3 },
+    { version: 'b', from: 2, to: 3 },
   ]);
 });
 

@@ -1,4 +1,4 @@
-import type { Delta, NamedSpan } from '../generation/delta.ts';
+import type { Delta, VersionSpan } from '../generation/delta.ts';
 import { type Joining, joinParts, joinedSpans } from '../generation/join-parts.ts';
 import { dataOf } from '../kit/sse.ts';
 import type { RequestFacts } from './request.ts';
@@ -71,8 +71,8 @@ export class Generation {
   /** Code points of text in earlier parts, and in all. */
   #textOffset = 0;
   #textLength = 0;
-  #spans: readonly NamedSpan[] = [];
-  #spansOfPart: NamedSpan[] = [];
+  #spans: readonly VersionSpan[] = [];
+  #spansOfPart: VersionSpan[] = [];
   #isForgotten = false;
   #hasUsage = false;
   #isDone = false;
@@ -201,7 +201,7 @@ export class Generation {
     this.ids = this.sampled;
     const count = this.ids.length - this.offset;
     const own = this.#spansOfPart;
-    const told = own.length > 0 ? own : version === null ? [] : [{ version, start: 0, end: count }];
+    const told = own.length > 0 ? own : version === null ? [] : [{ version, from: 0, to: count }];
     if (count > 0) {
       this.#spans = joinedSpans(this.#spans, told, this.offset);
       this.offset = this.ids.length;
@@ -293,10 +293,10 @@ export class Generation {
     const spans = part.spans();
     if (spans.length > 0) this.#spansOfPart = [...spans];
     else if (part.version !== null) {
-      const end = part.count ?? this.ids.length - this.offset;
+      const to = part.count ?? this.ids.length - this.offset;
       const last = this.#spansOfPart.at(-1);
-      const start = last?.end ?? 0;
-      if (end > start) this.#spansOfPart = joinedSpans(this.#spansOfPart, [{ version: part.version, start, end }], 0);
+      const from = last?.to ?? 0;
+      if (to > from) this.#spansOfPart = joinedSpans(this.#spansOfPart, [{ version: part.version, from, to }], 0);
     }
   }
 

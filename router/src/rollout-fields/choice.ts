@@ -1,4 +1,4 @@
-import type { WrittenSpan } from '../generation/delta.ts';
+import { type VersionSpan, readSpans } from '../generation/delta.ts';
 import { bufferOf } from '../kit/bytes.ts';
 import { type Dialect } from './engine-body.ts';
 import { type Entry, bareEntry, chatEntries, listedEntries, promptEntries } from './entries.ts';
@@ -17,7 +17,6 @@ import {
   writeList,
   writeObject,
 } from './raw-json.ts';
-import { type VersionSpan, spansOf } from '../weights/version-spans.ts';
 
 /** How responses of engines are changed. Plain data: it goes to a thread. */
 export interface AnswerPlan {
@@ -116,7 +115,7 @@ export function readChoice(json: Buffer, shared: Shared, plan: AnswerPlan): Choi
     echoed,
     content,
     texts,
-    spans: isNull(spans) ? null : spansOf(null, JSON.parse(spans!.toString()) as WrittenSpan[]).spans,
+    spans: isNull(spans) ? null : readSpans(JSON.parse(spans!.toString())),
     rawOutput: fields.rawOutput ? rawOutput(message, text, { promptIds, ids, content, texts, echoed }, plan) : null,
   };
 }

@@ -1,20 +1,6 @@
 import type { Seam } from '../exchange.ts';
-import type { WrittenSpan } from '../generation/delta.ts';
+import type { VersionSpan } from '../generation/delta.ts';
 import { UNSET } from '../engines/weight-label.ts';
-
-/** Tokens `from` (included) to `to` (excluded) were sampled by weights of this version. */
-export interface VersionSpan {
-  /** null: it is not known. */
-  readonly version: string | null;
-  readonly from: number;
-  readonly to: number;
-  /** The engine named it at the end of these tokens. */
-  readonly isNamed?: true;
-  /** Where `version` is null: what the engine named its weights when it was last asked before these tokens. Left out: not known. */
-  readonly before?: string;
-  /** The same, asked after these tokens. */
-  readonly after?: string;
-}
 
 /** What an engine says of the weights that sampled a choice. */
 export interface NamedSpans {
@@ -24,8 +10,8 @@ export interface NamedSpans {
 }
 
 /** @param version at the end of the response @param spans empty: the engine returns none */
-export const spansOf = (version: string | null, spans: readonly WrittenSpan[]): NamedSpans => ({
-  spans: spans.map(({ version: name, start: from, end: to }) => ({ version: String(name), from, to })),
+export const namedSpans = (version: string | null, spans: readonly VersionSpan[]): NamedSpans => ({
+  spans,
   endVersion: spans.length > 0 ? null : version,
 });
 

@@ -1,4 +1,4 @@
-import type { Answer, Delta, NamedSpan, PromptToken, TopTokens } from '../../generation/delta.ts';
+import type { Answer, Delta, PromptToken, TopTokens, VersionSpan } from '../../generation/delta.ts';
 import { spansOf, textOf, versionOf } from '../../generation/delta.ts';
 import { Json } from '../../kit/json-members.ts';
 import { GenerateDelta, type Indexer, errorOf, indexerOf, stopOf } from './generate.ts';
@@ -105,7 +105,7 @@ export class ChoiceDelta implements Delta {
     return (ids?.valueIfAny() as readonly number[] | undefined) ?? null;
   }
 
-  spans(): readonly NamedSpan[] {
+  spans(): readonly VersionSpan[] {
     return spansOf(this.json.get('weight_versions') ?? this.#metadata?.get('weight_versions') ?? null);
   }
 

@@ -45,7 +45,7 @@ const said = {
   finish: 'stop',
   stop: 'x',
   count: null,
-  spans: [{ version: '7', start: 0, end: 2 }],
+  spans: [{ version: '7', from: 0, to: 2 }],
   promptIds: [5, 6],
   experts: 'AAA',
 };

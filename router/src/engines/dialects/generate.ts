@@ -1,4 +1,4 @@
-import type { Answer, Delta, NamedSpan, PromptToken, TopTokens } from '../../generation/delta.ts';
+import type { Answer, Delta, PromptToken, TopTokens, VersionSpan } from '../../generation/delta.ts';
 import { spansOf, textOf, versionOf } from '../../generation/delta.ts';
 import type { Dialect } from '../../generation/dialect.ts';
 import { Json } from '../../kit/json-members.ts';
@@ -76,7 +76,7 @@ export class GenerateDelta implements Delta {
     return triplesOf(this.info, 'input_token_logprobs')?.map(([, id]) => id) ?? null;
   }
 
-  spans(): readonly NamedSpan[] {
+  spans(): readonly VersionSpan[] {
     return spansOf(this.info.get('weight_versions'));
   }
 

@@ -1,6 +1,6 @@
+import type { VersionSpan } from '../../generation/delta.ts';
 import type { Seam } from '../../exchange.ts';
 import type { ExchangeView as Exchange } from '../../phases/exchange-view.ts';
-import type { VersionSpan } from '../../weights/version-spans.ts';
 
 /** Where what the engine was given is not a continuation of what was recorded before, and why. */
 export interface Drift {

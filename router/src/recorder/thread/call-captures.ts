@@ -4,7 +4,7 @@ import type { KnownTokens } from './capture/known-tokens.ts';
 import { tokenIds } from './read/sampled.ts';
 import { TurnIds } from './capture/turn-id.ts';
 import { answerValues } from './read/read-answer.ts';
-import { knownSpans } from './read/known-versions.ts';
+import { knownSpans } from '../../weights/known-versions.ts';
 import { release } from './tree/tree-node.ts';
 import type { TurnWriter } from './store/writer.ts';
 import { type CallAnswer, type CallTokens, readCall } from '../../engines/dialects/calls.ts';

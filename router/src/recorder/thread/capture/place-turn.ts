@@ -1,3 +1,4 @@
+import type { VersionSpan } from '../../../generation/delta.ts';
 import { hash32 } from '../../../kit/hash.ts';
 import type { AlignedTokens } from '../tokens/align.ts';
 import type { Continued } from '../tree/continued.ts';
@@ -7,7 +8,6 @@ import type { TurnEnd } from '../tree/mark.ts';
 import { tokensAt } from '../tree/path.ts';
 import type { Run } from '../tree/run.ts';
 import { type Place, release, tokensWithin } from '../tree/tree-node.ts';
-import type { VersionSpan } from '../../../weights/version-spans.ts';
 
 /** A turn that gets its place in a tree. */
 export interface PlacedTurn {

@@ -7,7 +7,7 @@ import type { Dialect, DialectName } from '../../../generation/dialect.ts';
 import { type GivenRequest, readRequest } from '../../shared/read-request.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
 import { Captures, type EndedResponse, type OpenCapture, areLate, unanswered } from '../captures.ts';
-import { knownSpans } from '../read/known-versions.ts';
+import { knownSpans } from '../../../weights/known-versions.ts';
 import { readAnswer } from '../read/read-answer.ts';
 import { keptTensors } from '../read/tensors.ts';
 import { pathTo, textFrom } from '../tree/path.ts';

@@ -3,7 +3,7 @@ import { keptTensors } from '../read/tensors.ts';
 import { filesOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
-import { knownSpans } from '../read/known-versions.ts';
+import { knownSpans } from '../../../weights/known-versions.ts';
 import { readChatAnswer } from '../read/read-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';
 import type { EndedResponse } from '../captures.ts';

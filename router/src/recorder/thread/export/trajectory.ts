@@ -1,7 +1,7 @@
+import type { VersionSpan } from '../../../generation/delta.ts';
 import type { SessionOutcome } from '../../shared/outcome.ts';
 import type { TurnOutline } from '../store/store.ts';
 import type { Turn } from '../../shared/turn.ts';
-import type { VersionSpan } from '../../../weights/version-spans.ts';
 
 /** A whole trajectory: what its last turn's engine had before it in the end. */
 export interface Trajectory {

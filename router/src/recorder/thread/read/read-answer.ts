@@ -15,7 +15,7 @@ const LF = 0x0a;
 const DONE = /(^|\n)data: ?\[DONE\]/;
 
 /** Where the JSON of a response begins; of a stream that of each received event. */
-export const jsonStarts = (isStream: boolean, bytes: Buffer): number[] => (isStream ? objectStarts(bytes) : [0]);
+const jsonStarts = (isStream: boolean, bytes: Buffer): number[] => (isStream ? objectStarts(bytes) : [0]);
 
 /** The values of a response, or of the received events of a stream. Throws `Unreadable`. */
 export function answerValues(isStream: boolean, bytes: Buffer): object[] {

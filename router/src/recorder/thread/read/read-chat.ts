@@ -1,11 +1,11 @@
 import type { ChoiceDelta, ChoicesAnswer } from '../../../engines/dialects/choices.ts';
-import { type NamedSpan, type TopTokens, Unreadable, logprobOf } from '../../../generation/delta.ts';
+import { type VersionSpan, type TopTokens, Unreadable, logprobOf } from '../../../generation/delta.ts';
 import { markOf } from '../../shared/experts-cutter.ts';
 import type { Message, ToolCall } from './message.ts';
 import { type Sampled, tokenIds } from './sampled.ts';
 import { indexerOf } from './tensors.ts';
 import { topTokens } from './top-tokens.ts';
-import { spansOf } from '../../../weights/version-spans.ts';
+import { namedSpans } from '../../../weights/version-spans.ts';
 
 /** A choice of a response: the sampled tokens, and the message. */
 export interface ChatSample extends Omit<Sampled, 'text'> {
@@ -19,7 +19,7 @@ export interface ChatSample extends Omit<Sampled, 'text'> {
 /** Which weights sampled a choice, as the engine names them. */
 interface Versions {
   readonly version: string | null;
-  readonly spans: readonly NamedSpan[];
+  readonly spans: readonly VersionSpan[];
 }
 
 /** A choice while its events are read. */
@@ -171,7 +171,7 @@ function sampleOf(index: number, choice: Growing, versions: Versions | null) {
     ids: tokenIds(ids),
     logprobs: logprobsOf(choice, ids.length),
     finishReason: info?.finish ?? finishReason,
-    ...spansOf(own?.version ?? null, own?.spans ?? []),
+    ...namedSpans(own?.version ?? null, own?.spans ?? []),
     promptTokens: -1,
     isTorn: false,
     cachedTokens: info?.cachedTokens ?? -1,

@@ -1,10 +1,10 @@
 import type { GenerateDelta } from '../../../engines/dialects/generate.ts';
-import { Unreadable, logprobOf } from '../../../generation/delta.ts';
+import { Unreadable, logprobOf, type VersionSpan } from '../../../generation/delta.ts';
 import { markOf } from '../../shared/experts-cutter.ts';
 import { type Sampled, tokenIds } from './sampled.ts';
 import { indexerOf } from './tensors.ts';
 import { topTokens } from './top-tokens.ts';
-import { type VersionSpan, spansOf } from '../../../weights/version-spans.ts';
+import { namedSpans } from '../../../weights/version-spans.ts';
 
 /** The samples of SGLang's `/generate`: of a whole response, or of the received events of a stream. */
 export function readGenerate(deltas: readonly GenerateDelta[], isStream: boolean): Sampled[] {
@@ -30,7 +30,7 @@ function sampledBy(events: readonly GenerateDelta[], isStream: boolean): Sampled
     finishReason: last.finish ?? '',
     ...(isStream && last.spans().length === 0
       ? { spans: spansByEvent(events), endVersion: null }
-      : spansOf(last.version, last.spans())),
+      : namedSpans(last.version, last.spans())),
     promptTokens: last.promptTokens ?? -1,
     cachedTokens: last.cachedTokens ?? -1,
     experts: Math.max(...events.map((event) => markOf(event.experts()))),

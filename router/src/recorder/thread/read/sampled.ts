@@ -1,5 +1,5 @@
-import { type TopTokens, Unreadable } from '../../../generation/delta.ts';
-import type { NamedSpans, VersionSpan } from '../../../weights/version-spans.ts';
+import { type TopTokens, Unreadable, type VersionSpan } from '../../../generation/delta.ts';
+import type { NamedSpans } from '../../../weights/version-spans.ts';
 
 /** A sample for one prompt, as the engine returned it. */
 export interface Sampled extends NamedSpans {

@@ -1,3 +1,4 @@
+import type { VersionSpan } from '../../../generation/delta.ts';
 import { LinkedList, type ListNode } from '../../../kit/linked-list.ts';
 import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../../shared/outcome.ts';
@@ -14,7 +15,6 @@ import {
   wants,
 } from './store.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
-import type { VersionSpan } from '../../../weights/version-spans.ts';
 
 /** A turn in memory. Leading tokens that were not sampled have no logprob and no mask. */
 interface KeptTurn extends Turn {

@@ -1,3 +1,4 @@
+import type { VersionSpan } from '../../../generation/delta.ts';
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
@@ -14,7 +15,6 @@ import {
   type TurnFilter,
   type TurnOutline,
 } from './store.ts';
-import type { VersionSpan } from '../../../weights/version-spans.ts';
 
 type Row = Record<string, unknown>;
 type Value = string | number;

@@ -1,6 +1,7 @@
-import type { VersionSpan, WeightChange } from '../../../weights/version-spans.ts';
-import { type ChoicesAnswer, readChoices } from '../../../engines/dialects/choices.ts';
-import { jsonStarts } from './read-answer.ts';
+import type { VersionSpan } from '../generation/delta.ts';
+import type { WeightChange } from './version-spans.ts';
+import { type ChoicesAnswer, readChoices } from '../engines/dialects/choices.ts';
+import { objectStarts } from '../kit/sse.ts';
 
 const LF = 0x0a;
 const CR = 0x0d;
@@ -92,7 +93,7 @@ class ToldTokens {
 }
 
 const eventsOf = (bytes: Buffer): readonly (ChoicesAnswer | null)[] =>
-  jsonStarts(true, bytes).map((start) => readChoices(bytes, start));
+  objectStarts(bytes).map((start) => readChoices(bytes, start));
 
 /** Where the event ends that has begun by `at`. */
 function eventEnd(bytes: Buffer, at: number): number {

@@ -1,6 +1,7 @@
+import type { VersionSpan } from '../generation/delta.ts';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type AskedVersion, type VersionSpan, completed, coveringSpans } from '../../../weights/version-spans.ts';
+import { type AskedVersion, completed, coveringSpans } from './version-spans.ts';
 import { knownSpans } from './known-versions.ts';
 
 const sse = (...events: object[]): string => events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('');
