@@ -118,6 +118,15 @@ const coalescing: Contender = {
   args: ['--policy', 'least_inflight', '--stream-coalesce-ms', '50'],
 };
 
+/** Chats of sessions that say when they end. */
+const chats = {
+  ...conversations,
+  bodyBytes: 2048,
+  path: '/v1/chat/completions',
+  header: 'x-session-id: session-%d',
+  lastTurnHeader: 'x-turnout-session-end: 1',
+};
+
 /** The cost of Node itself: a proxy that reads no byte. */
 const copy: Contender = { label: 'node-copy (the floor)', system: 'node-copy', args: [] };
 
@@ -261,13 +270,7 @@ this: it balances in turn.`,
     figure: 'cpu',
     unit: 'request',
     mockMode: 'json',
-    load: {
-      ...conversations,
-      bodyBytes: 2048,
-      path: '/v1/chat/completions',
-      header: 'x-session-id: session-%d',
-      lastTurnHeader: 'x-turnout-session-end: 1',
-    },
+    load: chats,
     contenders: [policy('turnout', 'turnout', 'rollout'), policy('vllm-router', 'vllm-router', 'round_robin'), blind],
     targets: [{ subject: 'turnout', peer: 'vllm-router', atMost: 0.45 }],
   },
@@ -279,13 +282,7 @@ engines, so the connections to 400 workers are a part of the figure, and so are 
     figure: 'cpu',
     unit: 'request',
     mockMode: 'json',
-    load: {
-      ...conversations,
-      bodyBytes: 2048,
-      path: '/v1/chat/completions',
-      header: 'x-session-id: session-%d',
-      lastTurnHeader: 'x-turnout-session-end: 1',
-    },
+    load: chats,
     contenders: fleets,
     targets: [flat('rollout'), flat('cache_aware')],
   },
