@@ -110,7 +110,7 @@ export class Scene {
 
   #end(x: Exchange): void {
     const promptTokens = x.head.contentLength / BYTES_PER_TOKEN;
-    x.usage = { promptTokens, cachedTokens: -1, outputTokens: ANSWER_TOKENS };
+    x.usage = { promptTokens, cachedTokens: null, outputTokens: ANSWER_TOKENS };
     x.outcome = 'complete';
     x.status = 200;
     x.firstTokenMs = x.startMs + 20;

@@ -99,7 +99,7 @@ class ShippedPolicy implements SimPolicy {
     const x = this.#exchanges.get(request.id)!;
     this.#exchanges.delete(request.id);
     const { promptTokens, outputTokens } = request;
-    x.usage = { promptTokens, cachedTokens: -1, outputTokens };
+    x.usage = { promptTokens, cachedTokens: null, outputTokens };
     x.outcome = 'complete';
     x.status = 200;
     x.firstTokenMs = (request as Job).firstTokenAt * 1000;

@@ -14,7 +14,7 @@ function read(isEventStream: boolean, ...parts: readonly string[]): Usage | null
   return usage;
 }
 
-const counts = (promptTokens: number, cachedTokens: number, outputTokens: number): Usage => ({
+const counts = (promptTokens: number, cachedTokens: number | null, outputTokens: number): Usage => ({
   promptTokens,
   cachedTokens,
   outputTokens,
@@ -23,14 +23,14 @@ const ids = `[${Array.from({ length: 5_000 }, (_, i) => i).join()}]`;
 
 test('the counts of whole answers, as each API spells them', () => {
   for (const [json, usage] of [
-    ['{"choices":[],"usage":{"prompt_tokens":12,"total_tokens":15,"completion_tokens":3}}', counts(12, -1, 3)],
+    ['{"choices":[],"usage":{"prompt_tokens":12,"total_tokens":15,"completion_tokens":3}}', counts(12, null, 3)],
     [
       '{"usage": {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}, "kv_transfer_params": null}\n',
       counts(12, 8, 3),
     ],
-    [`{"usage":{"prompt_tokens":12,"completion_tokens":3},"prompt_token_ids":${ids}}`, counts(12, -1, 3)],
+    [`{"usage":{"prompt_tokens":12,"completion_tokens":3},"prompt_token_ids":${ids}}`, counts(12, null, 3)],
     ['{"text":"x","meta_info":{"id":"a","prompt_tokens":7,"completion_tokens":2,"cached_tokens":0}}', counts(7, 0, 2)],
-    [`{"meta_info":{"prompt_tokens":7,"output_token_logprobs":${ids},"completion_tokens":2}}`, counts(7, -1, 2)],
+    [`{"meta_info":{"prompt_tokens":7,"output_token_logprobs":${ids},"completion_tokens":2}}`, counts(7, null, 2)],
     ['{"usage":{"input_tokens":5,"cache_read_input_tokens":4,"output_tokens":6}}', counts(5, 4, 6)],
     [
       '{"usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":4},"output_tokens":6,"output_tokens_details":{"reasoning_tokens":1}}}',
@@ -48,13 +48,13 @@ test('the counts of whole answers, as each API spells them', () => {
 test('an answer in several reads, and in chunks', () => {
   assert.deepEqual(
     read(false, '{"choices":[', '],"usage":{"prompt_tokens":1,"completion_tokens":2}}'),
-    counts(1, -1, 2),
+    counts(1, null, 2),
   );
   assert.deepEqual(
     read(false, '4f\r\n{"usage":{"prompt_tokens":1,"completion_tokens":2}}\r\n', '0\r\n\r\n'),
-    counts(1, -1, 2),
+    counts(1, null, 2),
   );
-  assert.deepEqual(read(false, '{"usage":{"prompt_tokens":1,"completion_tokens":2}}\r\n0\r\n\r\n'), counts(1, -1, 2));
+  assert.deepEqual(read(false, '{"usage":{"prompt_tokens":1,"completion_tokens":2}}\r\n0\r\n\r\n'), counts(1, null, 2));
 });
 
 const event = (json: string): string => `${(json.length + 8).toString(16)}\r\ndata: ${json}\n\n\r\n`;
@@ -63,7 +63,7 @@ const last = event('{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens"
 const done = '10\r\ndata: [DONE]\n\n\r\n0\r\n\r\n';
 
 test('event streams: the event with the counts by itself, together with the end, or all at once', () => {
-  const usage = counts(9, -1, 4);
+  const usage = counts(9, null, 4);
   assert.deepEqual(read(true, token, token, last, done), usage);
   assert.deepEqual(read(true, token, last + done), usage);
   assert.deepEqual(read(true, token.repeat(200) + last + done), usage);

@@ -1,8 +1,8 @@
-/** Token counts of a response by its engine; -1 if not reported. */
+/** Token counts of a response, as far as its engine reports them. */
 export interface Usage {
-  promptTokens: number;
+  promptTokens: number | null;
   /** Tokens of the prompt that were in the engine's cache. */
-  cachedTokens: number;
+  cachedTokens: number | null;
   outputTokens: number;
 }
 
@@ -94,7 +94,7 @@ function findUsage(bytes: Buffer, from: number, end: number): Usage | null {
   if (usage === null) return null;
   for (const name of PROMPT) {
     // SGLang puts logprobs between the two.
-    if (usage.promptTokens < 0) usage.promptTokens = countAt(bytes, lastBefore(bytes, name, from, end), name);
+    usage.promptTokens ??= known(countAt(bytes, lastBefore(bytes, name, from, end), name));
   }
   return usage;
 }
@@ -117,8 +117,12 @@ function usageNear(bytes: Buffer, from: number, end: number): Usage | null {
     else continue;
     i = first;
   }
-  return outputTokens < 0 ? null : { promptTokens, cachedTokens, outputTokens };
+  return outputTokens < 0
+    ? null
+    : { promptTokens: known(promptTokens), cachedTokens: known(cachedTokens), outputTokens };
 }
+
+const known = (count: number): number | null => (count < 0 ? null : count);
 
 /** The names of which `bytes[first, last]`, with its quotes, is one; null: it is another text. */
 function kindOf(bytes: Buffer, first: number, last: number): readonly Buffer[] | null {

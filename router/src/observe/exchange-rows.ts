@@ -123,12 +123,11 @@ export function exchangeRow(x: Exchange, sessionHeaders: readonly string[], poli
     held_for: x.heldFor,
     request_bytes: x.body.bytes,
     response_bytes: x.answerBytes,
-    prompt_tokens: counted(usage?.promptTokens),
-    cached_tokens: counted(usage?.cachedTokens),
-    output_tokens: counted(usage?.outputTokens),
+    prompt_tokens: usage?.promptTokens ?? null,
+    cached_tokens: usage?.cachedTokens ?? null,
+    output_tokens: usage?.outputTokens ?? null,
     candidates: x.candidates,
   };
 }
 
 const tenths = (ms: number): number => Math.round(ms * 10) / 10;
-const counted = (tokens = -1): number | null => (tokens < 0 ? null : tokens);

@@ -74,10 +74,10 @@ export class Meters implements Observer {
     const meters = this.worker(worker);
     if (x.status !== null && x.error === null) meters.byStatusClass[Math.floor(x.status / 100)]!++;
     if (x.usage !== null) {
-      meters.promptTokens += Math.max(0, x.usage.promptTokens);
-      if (x.usage.cachedTokens >= 0) {
+      meters.promptTokens += x.usage.promptTokens ?? 0;
+      if (x.usage.cachedTokens !== null) {
         meters.cachedTokens = (meters.cachedTokens ?? 0) + x.usage.cachedTokens;
-        meters.cacheablePromptTokens += Math.max(0, x.usage.promptTokens);
+        meters.cacheablePromptTokens += x.usage.promptTokens ?? 0;
       }
       meters.outputTokens += x.usage.outputTokens;
     }
@@ -168,11 +168,11 @@ export class PolicyMeters implements Observer {
 
   finished(x: Exchange): void {
     const { usage, predictedTokens } = x;
-    if (usage === null || usage.cachedTokens < 0 || predictedTokens === null) return;
+    if (usage === null || usage.cachedTokens === null || predictedTokens === null) return;
     // The engine that reports tokens is not the one that prefilled.
     if (x.placement === null || x.placement.legs.length > 1) return;
     const counts = this.#of(x);
-    counts.promptTokens += Math.max(0, usage.promptTokens);
+    counts.promptTokens += usage.promptTokens ?? 0;
     counts.predictedTokens += predictedTokens;
     counts.reportedTokens += usage.cachedTokens;
     counts.missedTokens += Math.abs(predictedTokens - usage.cachedTokens);

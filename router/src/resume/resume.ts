@@ -273,7 +273,8 @@ export class Resume implements AfterAttempt {
     if (generation === null || generation.offset === 0 || x.usage === null) return;
     const { promptTokens, outputTokens } = x.usage;
     const { offset } = generation;
-    x.usage = { ...x.usage, promptTokens: promptTokens - offset, outputTokens: outputTokens + offset };
+    const lessOffset = promptTokens === null ? null : promptTokens - offset;
+    x.usage = { ...x.usage, promptTokens: lessOffset, outputTokens: outputTokens + offset };
   }
 }
 

@@ -40,7 +40,7 @@ export function scene(workers: number, rest: Partial<PolicyContext> = {}) {
   const answer = (x: Exchange, answerTokens = 100): void => {
     const worker = running.get(x)!;
     running.delete(x);
-    x.usage = { promptTokens: Math.round(x.prompt!.bytes / 4), cachedTokens: -1, outputTokens: answerTokens };
+    x.usage = { promptTokens: Math.round(x.prompt!.bytes / 4), cachedTokens: null, outputTokens: answerTokens };
     x.outcome = 'complete';
     x.status = 200;
     x.endMs = context.clock.nowMs;

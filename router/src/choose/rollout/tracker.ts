@@ -346,7 +346,7 @@ export class RolloutTracker {
     // In a pair, the decode engine sends the response and its counts.
     const isAnswerer = x.answeredBy === null || x.answeredBy === state.worker;
     const answerTokens = isAnswerer ? answerTokensOf(x) : 0;
-    const counted = isAnswerer ? (x.usage?.promptTokens ?? -1) : -1;
+    const counted = isAnswerer ? (x.usage?.promptTokens ?? 0) : 0;
     const promptTokens = counted > 0 ? counted : request.promptTokens;
     if (counted > 0 && field !== '') {
       const seen = (counted * prompt.tokensPerByte) / request.promptTokens;

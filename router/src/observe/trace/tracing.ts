@@ -195,8 +195,8 @@ function requestAttributes(x: Exchange, session: string, policy: string): Attrib
     'gen_ai.operation.name': x.isGeneration ? operationOf(x.path) : undefined,
     'gen_ai.request.model': x.model || undefined,
     'gen_ai.conversation.id': session || undefined,
-    'gen_ai.usage.input_tokens': counted(usage?.promptTokens),
-    'gen_ai.usage.output_tokens': counted(usage?.outputTokens),
+    'gen_ai.usage.input_tokens': usage?.promptTokens ?? undefined,
+    'gen_ai.usage.output_tokens': usage?.outputTokens,
     'turnout.request_id': x.head.requestId,
     'turnout.session': session || undefined,
     'turnout.group': group,
@@ -205,7 +205,7 @@ function requestAttributes(x: Exchange, session: string, policy: string): Attrib
     'turnout.policy': x.placement === null ? undefined : policy,
     'turnout.reason': reasonText(x) || undefined,
     'turnout.worker': x.worker?.url,
-    'turnout.cached_tokens': counted(usage?.cachedTokens),
+    'turnout.cached_tokens': usage?.cachedTokens ?? undefined,
     'turnout.response_bytes': x.answerBytes,
   };
 }
@@ -230,9 +230,6 @@ function attemptAttributes(x: Exchange): Attributes {
 
 /** The client's status; undefined: none. */
 const shownStatus = ({ error, status }: Exchange): number | undefined => status ?? (error?.status || undefined);
-
-const counted = (tokens: number | undefined): number | undefined =>
-  tokens === undefined || tokens < 0 ? undefined : tokens;
 
 function addressOf({ engineUrl }: Worker): { hostname: string; port: number } {
   const { hostname, port, protocol } = new URL(engineUrl);

@@ -83,10 +83,10 @@ function fireworksMetricHeaders(scope: FireworksNames, fleet: Pick<Fleet, 'inFli
       x.setState(waiting, head);
     },
     responseBody(x, body) {
-      const { promptTokens = -1, cachedTokens = -1 } = x.usage ?? {};
+      const { promptTokens = null, cachedTokens = null } = x.usage ?? {};
       const fields: [string, number][] = [['server-processing-time', (performance.now() - x.startMs) / 1000]];
-      if (promptTokens >= 0) fields.push(['prompt-tokens', promptTokens]);
-      if (cachedTokens >= 0) fields.push(['cached-prompt-tokens', cachedTokens]);
+      if (promptTokens !== null) fields.push(['prompt-tokens', promptTokens]);
+      if (cachedTokens !== null) fields.push(['cached-prompt-tokens', cachedTokens]);
       x.state(waiting)!.add(linesOf(fields));
       return body;
     },
