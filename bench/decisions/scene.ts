@@ -4,18 +4,13 @@ import { Chooser } from '../../router/src/choose/choose.ts';
 import { PolicyTable } from '../../router/src/choose/policy-table.ts';
 import { SessionHomes } from '../../router/src/choose/session-homes.ts';
 import { memoryStore } from '../../router/src/choose/state.ts';
-import { BodyReader } from '../../router/src/classify/body-reader.ts';
 import { loadConfig } from '../../router/src/config/load.ts';
 import type { PolicyName } from '../../router/src/config/options/policy-names.ts';
-import { Exchange, type Prompt } from '../../router/src/exchange.ts';
+import { PlacedRequest, type Prompt } from '../../router/src/placed-request.ts';
 import { Fleet } from '../../router/src/fleet/fleet.ts';
 import type { Worker } from '../../router/src/fleet/worker.ts';
 import { blockCount } from '../../router/src/kit/block-hash.ts';
 import { type Random, seededRandom } from '../../router/src/kit/rng.ts';
-import { RequestBody, RetryBudget } from '../../router/src/wire/request-body.ts';
-import { RequestHead } from '../../router/src/wire/request-head.ts';
-import type { ResultListener } from '../../router/src/wire/result.ts';
-import type { Sink } from '../../router/src/wire/sink.ts';
 
 /** Bytes of the prompt that all sessions share, that a group shares, and by which a turn grows. */
 const SYSTEM_BYTES = 2_048;
@@ -37,8 +32,6 @@ interface Session {
   turns: number;
 }
 
-const noSink = {} as Sink;
-const noBudget = new RetryBudget(0);
 const mixed = (a: number, b: number): number => Math.imul(a ^ Math.imul(b + 1, 0x9e3779b1), 0x85ebca6b) >>> 0;
 
 /** Turns of sessions in random order. A session that ends is replaced by a new one. */
@@ -47,7 +40,7 @@ export class Scene {
   readonly #table: PolicyTable;
   readonly #chooser: Chooser;
   readonly #sessions: Session[] = [];
-  readonly #inFlight: Exchange[] = [];
+  readonly #inFlight: PlacedRequest[] = [];
   readonly #window: number;
   #opened = 0;
   #nowMs = 0;
@@ -72,7 +65,7 @@ export class Scene {
       () => this.#nowMs,
       () => 3_600_000,
     );
-    this.#chooser = new Chooser(fleet, this.#table, new BodyReader([]), { homes, explains: 'sessions' });
+    this.#chooser = new Chooser(fleet, this.#table, { homes, explains: 'sessions' });
     this.#window = IN_FLIGHT_EACH * workers;
     for (let i = 0; i < sessions; i++) this.#sessions.push(this.#newSession());
   }
@@ -91,9 +84,9 @@ export class Scene {
     return (user + system) / count;
   }
 
-  #decide(x: Exchange): void {
+  #decide(x: PlacedRequest): void {
     this.#nowMs += 1;
-    const choice = this.#chooser.choose(x);
+    const choice = this.#chooser.place(x);
     if (choice === null || !('legs' in choice)) {
       this.held++;
       return;
@@ -108,17 +101,15 @@ export class Scene {
     }
   }
 
-  #end(x: Exchange): void {
-    const promptTokens = x.head.contentLength / BYTES_PER_TOKEN;
+  #end(x: PlacedRequest): void {
+    const promptTokens = x.bodyBytes / BYTES_PER_TOKEN;
     x.usage = { promptTokens, cachedTokens: null, outputTokens: ANSWER_TOKENS };
     x.outcome = 'complete';
     x.status = 200;
-    x.firstTokenMs = x.startMs + 20;
-    x.endMs = x.startMs + 1_000;
-    this.#chooser.release(x);
+    this.#chooser.released(x);
   }
 
-  #anyTurn(): Exchange {
+  #anyTurn(): PlacedRequest {
     const at = Math.floor(this.#random() * this.#sessions.length);
     let session = this.#sessions[at]!;
     if (session.turns === TURNS) session = this.#sessions[at] = this.#newSession();
@@ -130,12 +121,12 @@ export class Scene {
     return { id: `session-${number}`, group: Math.floor(number / GROUP_SIZE), seed: number, turns: 0 };
   }
 
-  #turn(session: Session): Exchange {
+  #turn(session: Session): PlacedRequest {
     const bytes = SYSTEM_BYTES + GROUP_BYTES + TURN_BYTES * session.turns;
-    const head = new RequestHead();
-    head.contentLength = bytes;
-    const body = new RequestBody(noBudget, () => {});
-    const x = new Exchange({} as ResultListener<Exchange>, head, body, noSink, this.#nowMs);
+    const x = new PlacedRequest();
+    x.bodyBytes = bytes;
+    x.firstTokenMs = this.#nowMs + 20;
+    x.endMs = this.#nowMs + 1_000;
     x.key = { kind: 'session', value: session.id, source: 'header:x-session-id' };
     session.turns++;
     x.isLastTurn = session.turns === TURNS;

@@ -4,18 +4,13 @@ import { policies } from '../../router/src/choose/built-in-policies.ts';
 import type { Hold } from '../../router/src/choose/policy.ts';
 import { PolicyTable } from '../../router/src/choose/policy-table.ts';
 import { type StateStore, memoryStore } from '../../router/src/choose/state.ts';
-import { BodyReader } from '../../router/src/classify/body-reader.ts';
 import { loadConfig } from '../../router/src/config/load.ts';
 import type { Config } from '../../router/src/config/options.ts';
 import type { PolicyName } from '../../router/src/config/options/policy-names.ts';
-import { Exchange } from '../../router/src/exchange.ts';
-import type { ResultListener } from '../../router/src/wire/result.ts';
 import { Fleet } from '../../router/src/fleet/fleet.ts';
 import type { Worker } from '../../router/src/fleet/worker.ts';
 import { RouterError } from '../../router/src/kit/errors.ts';
-import { RequestBody, RetryBudget } from '../../router/src/wire/request-body.ts';
-import { RequestHead } from '../../router/src/wire/request-head.ts';
-import type { Sink } from '../../router/src/wire/sink.ts';
+import { PlacedRequest } from '../../router/src/placed-request.ts';
 import { blockHashes } from './block-hashes.ts';
 import type { Job } from './job.ts';
 import type { PolicyHost, SimPolicy, SimPolicyFactory } from './policy.ts';
@@ -49,9 +44,9 @@ class ShippedPolicy implements SimPolicy {
   readonly #workers: readonly Worker[];
   readonly #hasEndSignals: boolean;
   readonly #batch: string;
-  readonly #exchanges = new Map<number, Exchange>();
+  readonly #requests = new Map<number, PlacedRequest>();
   /** In the order in which they were first held. */
-  readonly #held = new Map<Exchange, HeldRequest>();
+  readonly #held = new Map<PlacedRequest, HeldRequest>();
 
   /** @param batch prefix of session ids, so that batches do not share sessions */
   constructor(host: PolicyHost, name: PolicyName, options: ShippedOptions, store: StateStore, batch: string) {
@@ -72,12 +67,12 @@ class ShippedPolicy implements SimPolicy {
       warn: () => {},
     });
     this.#table = new PolicyTable({ name, policy });
-    this.#chooser = new Chooser(this.#fleet, this.#table, new BodyReader([]));
+    this.#chooser = new Chooser(this.#fleet, this.#table);
   }
 
   route(request: Request): number | null {
-    let x = this.#exchanges.get(request.id);
-    if (x === undefined) this.#exchanges.set(request.id, (x = this.#exchangeOf(request)));
+    let x = this.#requests.get(request.id);
+    if (x === undefined) this.#requests.set(request.id, (x = this.#requestOf(request)));
     const choice = this.#choose(x);
     if (typeof choice === 'number') return choice;
     const until = this.#host.now + choice.maxMs / 1000;
@@ -89,22 +84,22 @@ class ShippedPolicy implements SimPolicy {
   sent(): void {}
 
   moved(request: Request, engine: number): void {
-    const x = this.#exchanges.get(request.id)!;
-    this.#chooser.release(x);
+    const x = this.#requests.get(request.id)!;
+    this.#chooser.released(x);
     x.target = this.#workers[engine]!;
-    this.#chooser.choose(x);
+    this.#chooser.place(x);
   }
 
   finished(request: Request, _engine: number): void {
-    const x = this.#exchanges.get(request.id)!;
-    this.#exchanges.delete(request.id);
+    const x = this.#requests.get(request.id)!;
+    this.#requests.delete(request.id);
     const { promptTokens, outputTokens } = request;
     x.usage = { promptTokens, cachedTokens: null, outputTokens };
     x.outcome = 'complete';
     x.status = 200;
     x.firstTokenMs = (request as Job).firstTokenAt * 1000;
     x.endMs = this.#host.now * 1000;
-    this.#chooser.release(x);
+    this.#chooser.released(x);
   }
 
   closed(sessionId: string): void {
@@ -115,8 +110,8 @@ class ShippedPolicy implements SimPolicy {
     const worker = this.#workers[engine]!;
     this.#fleet.setReason(worker, 'unhealthy', true);
     for (const request of lost) {
-      const x = this.#exchanges.get(request.id)!;
-      this.#chooser.release(x);
+      const x = this.#requests.get(request.id)!;
+      this.#chooser.released(x);
       x.tried = [...x.tried, worker];
     }
   }
@@ -152,7 +147,7 @@ class ShippedPolicy implements SimPolicy {
   }
 
   /** @returns whether the held request could be sent */
-  #send(x: Exchange, request: Request): boolean {
+  #send(x: PlacedRequest, request: Request): boolean {
     const engine = this.#choose(x);
     if (typeof engine !== 'number') return false;
     this.#held.delete(x);
@@ -160,38 +155,28 @@ class ShippedPolicy implements SimPolicy {
     return true;
   }
 
-  #choose(x: Exchange): number | Hold {
-    const choice = this.#chooser.choose(x);
+  #choose(x: PlacedRequest): number | Hold {
+    const choice = this.#chooser.place(x);
     if (choice === null || choice instanceof RouterError) throw new Error('no engine is left for a request');
     return 'hold' in choice ? choice : this.#workers.indexOf(choice.legs[0]!.worker);
   }
 
-  #exchangeOf(request: Request): Exchange {
-    const head = new RequestHead();
-    head.contentLength = request.promptTokens * BYTES_PER_TOKEN;
-    const x = new Exchange(
-      {} as ResultListener<Exchange>,
-      head,
-      new RequestBody(noBudget, () => {}),
-      noSink,
-      this.#host.now * 1000,
-    );
+  #requestOf(request: Request): PlacedRequest {
+    const x = new PlacedRequest();
+    x.bodyBytes = request.promptTokens * BYTES_PER_TOKEN;
     x.key = { kind: 'session', value: this.#batch + request.sessionId, source: 'header:x-session-id' };
     // As in the router: a policy that can choose without the prompt does not get it.
     if (this.#table.knowsSession(x)) return x;
     x.prompt = {
       field: 'prompt',
       blocks: blockHashes(request),
-      bytes: request.promptTokens * BYTES_PER_TOKEN,
+      bytes: x.bodyBytes,
       tokens: request.promptTokens,
       hash: request.segments.at(-1)!.hash,
     };
     return x;
   }
 }
-
-const noSink = {} as Sink;
-const noBudget = new RetryBudget(0);
 
 /** A shipped policy; with history, after an earlier batch on a fleet of the same kind. */
 export function shippedPolicy(name: PolicyName, options: ShippedOptions): SimPolicyFactory {

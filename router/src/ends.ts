@@ -56,7 +56,6 @@ export class Ends implements PairNotes {
 
   prefilled(x: Exchange, worker: Worker): void {
     this.#stages.chooser.free(x, worker);
-    this.#stages.holdQueue.retryHeld();
   }
 
   clientLeft(x: Exchange): void {
@@ -88,18 +87,18 @@ export class Ends implements PairNotes {
   /** What the request held is released, then plugins and observers learn of its end, and the next request may go on. */
   finish(x: Exchange, outcome: Outcome): void {
     if (x.outcome !== null) return;
-    const { admission, chooser, fanOut, holdQueue } = this.#stages;
+    const { admission, chooser, fanOut } = this.#stages;
     x.outcome = outcome;
     x.endMs = performance.now();
     x.activity = null;
     if (x.timer !== null) clearTimeout(x.timer);
-    chooser.release(x);
+    chooser.released(x);
     x.body.end();
     this.#stages.inFlight.delete(x);
     x.plugins.tell('finished', x);
     for (const observe of this.#observers) observe(x);
     if (!x.isGeneration) fanOut.finished(x);
     admission.leave(x);
-    if (holdQueue.size > 0) holdQueue.retryHeld();
+    chooser.retryHeld();
   }
 }

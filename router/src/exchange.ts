@@ -1,61 +1,13 @@
-import type { Move, Why } from './fleet/session-move.ts';
-import type { Placement, Role, Worker } from './fleet/worker.ts';
+import type { Worker } from './fleet/worker.ts';
 import type { IndexedSetMember } from './kit/indexed-set.ts';
-import type { Usage } from './engines/usage.ts';
 import type { ErrorFormat, RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
+import { PlacedRequest } from './placed-request.ts';
 import { NO_PLUGINS, type PluginChain } from './phases/chain.ts';
-import type { ExchangeView, StateKey } from './phases/exchange-view.ts';
+import type { ExchangeView } from './phases/exchange-view.ts';
 import type { RequestHead } from './wire/request-head.ts';
 import type { Failure, Result, ResultListener } from './wire/result.ts';
 import type { Sink } from './wire/sink.ts';
-
-export type Outcome =
-  /** The complete response was sent, whatever its status. */
-  | 'complete'
-  /** The router responded with an error of its own. */
-  | 'refused'
-  /** The response was truncated after its first byte. */
-  | 'cut'
-  | 'client_left';
-
-/** What an exchange waits for now: a queue, a delay, an attempt. */
-export interface Activity {
-  abort(): void;
-  /** True between two events of the response: the router may insert one. */
-  readonly isBetweenEvents?: boolean;
-  /** The worker hangs: the exchange stops waiting for it, at once or at a later call. */
-  workerHung?(worker: Worker, proof: string): void;
-  /** The worker's response can't be used any more, as if the connection had broken. */
-  workerLost?(worker: Worker, detail: string): void;
-}
-
-/** What the exchanges of one key have in common. All kinds may be hashed; only a session key creates state. */
-export type KeyKind = 'session' | 'tenant' | 'request' | 'content';
-
-export interface RoutingKey {
-  readonly kind: KeyKind;
-  readonly value: string;
-  /** For logs: `header:x-session-id`, `body:user`. */
-  readonly source: string;
-  /** Set for a session key that may occur in one request only: its session begins with the second request. */
-  readonly mayBeSingle?: true;
-  /** Set for a tenant key that some clients use for the session: a policy that can tell makes it a session key. */
-  readonly mayBeSession?: true;
-}
-
-/** The prompt of a request, from the bytes of its body. */
-export interface Prompt {
-  /** The member of the body, for example `messages`. */
-  readonly field: string;
-  /** Chained hashes of the leading blocks (`kit/block-hash.ts`), of 2 MB at most: equal hashes mean equal prompts up to that block. */
-  readonly blocks: Uint32Array;
-  readonly bytes: number;
-  /** An estimate of its tokens, without a tokenizer; not rounded, because policies compare ratios. */
-  readonly tokens: number;
-  /** Hash of the whole prompt. */
-  readonly hash: number;
-}
 
 /** Reads the payload of a response on its way to the client, without changing it. */
 export interface ResponseObserver {
@@ -69,24 +21,8 @@ export interface ResponseObserver {
   holds?(isWhole: boolean, release: () => void): boolean;
 }
 
-/** The policy, or the limit, that placed an exchange or holds it. */
-export interface Placer {
-  /** An exchange that it placed has ended (`x.outcome`), or an attempt has failed and another may follow (`x.outcome` is null). */
-  ended?(x: Exchange, worker: Worker): void;
-  /**
-   * The held exchange to place next; null: none can be placed now. Left out: the first one.
-   *
-   * @param held those that may go to the same workers
-   * @param workers these workers, as far as they are eligible now
-   */
-  nextHeld?(held: Iterable<Exchange>, workers: readonly Worker[]): Exchange | null;
-  /** It is a limit per worker, not a policy: it holds while every worker is full, and compares each held exchange with its workers. */
-  readonly isLimit?: true;
-  /** No held exchange can be placed, because nothing has changed since the last try. */
-  readonly isShut?: boolean;
-}
-
 export type { Failure } from './wire/result.ts';
+export type * from './placed-request.ts';
 
 /** The position where another worker continued a generation (`--resume`). */
 export interface Seam {
@@ -104,39 +40,14 @@ export interface FailedAttempt {
   readonly failure: Failure;
 }
 
-/** A worker that a policy compared with others, and the numbers that the policy compared. */
-export interface Candidate {
-  /** Its URL. */
-  readonly worker: string;
-  readonly terms: Readonly<Record<string, number>>;
-}
-
-/** A request that is queued for admission, or held afterwards. */
-export interface Waiting {
-  readonly phase: 'queued' | 'held';
-  readonly reason: string;
-  /** Now less the time that it has waited in all, also for other reasons (monotonic ms). */
-  readonly sinceMs: number;
-  /** How long after `sinceMs` the wait ends: the request is sent anyway or refused. */
-  readonly limitMs: number;
-}
-
 /** Maximum bytes of a response that are read while its engine loads weights and its client does not take them. */
 const READ_ON_BYTES = 4_194_304;
 
-/** A plugin's state: a list, because a request has few. */
-interface StateEntry {
-  readonly key: object;
-  state: unknown;
-  readonly next: StateEntry | null;
-}
-
-const NO_WORKERS: readonly Worker[] = [];
 const NO_FAILURES: readonly FailedAttempt[] = [];
 const NO_SEAMS: readonly Seam[] = [];
 
 /** One request with its response. The constructor sets all fields, so that all exchanges have one shape. */
-export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<unknown> {
+export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetMember, ResultListener<unknown> {
   readonly head: RequestHead;
   readonly body: RequestBody;
   sink: Sink;
@@ -149,110 +60,46 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
   clientPath: string | null = null;
   clientTarget: string | null = null;
   errorFormat: ErrorFormat = 'plain';
-  /** The first key of the request, in the configured order; null: the request has no key, or no policy needs one. */
-  key: RoutingKey | null = null;
-  /** The group of exchanges with one prompt (GRPO); '': not known. */
-  group = '';
-  /** null: the request has no prompt, or no policy needs it. */
-  prompt: Prompt | null = null;
-  /** The model that the request names; '': it names no model, or nothing needs it. */
-  model = '';
-  /** The client ends its session with this exchange. */
-  isLastTurn = false;
-  /** A model does the work: another engine can repeat it, and an engine that fails at it is broken. */
-  isGeneration = false;
-  /** One worker of each of these roles serves it; null: one worker of any role. */
-  roles: readonly Role[] | null = null;
-  /** Time limit of the whole exchange, set by the client or by options. */
-  timeoutMs: number | null = null;
   /** Digest of the client's API key; null: it sent none that the router knows. */
   keyDigest: Buffer | null = null;
   /** The client may read what is stored for other clients: it has an admin key, or there are no keys. */
   seesAllTenants = true;
-  /** What made the present placement or hold. */
-  placer: Placer | null = null;
-  /** State of the placer for this exchange. (With a WeakMap garbage collection would cost more than the choice.) */
-  policyState: unknown = null;
-  /** The maximum of the hold is over: the exchange is placed or refused now. */
-  isOverdue = false;
   /** The target of the present attempt, if it is not the client's. */
   engineTarget: string | null = null;
-  /** The workers of the present attempt. */
-  placement: Placement | null = null;
-  /** The workers that the policy compared last, and how; null: this was not recorded, or the policy does not report it. */
-  candidates: readonly Candidate[] | null = null;
-  /** Tokens of the prompt that the policy expects in the prompt cache of the chosen worker. */
-  predictedTokens: number | null = null;
   /** The line `traceparent` of the present attempt, with its CRLF; null: the client's header, if any, is passed on unchanged. */
   traceLine: string | null = null;
-  /** Why the placement is at its worker; `move` says more where its session moved. */
-  why: Why = 'policy';
-  move: Move | null = null;
-  /** null: neither queued nor held. */
-  waiting: Waiting | null = null;
-  /** How long it was queued for admission, how long it was held after that, and the reason of the last hold. */
+  /** How long it was queued for admission. */
   queuedMs = 0;
-  heldMs = 0;
-  heldFor: string | null = null;
-  /** The placement is counted as in flight at its workers. */
-  isCounted = false;
-  /** The worker that the client or a plugin named in the policy's place: it gets the request whether it is eligible or not. */
-  target: Worker | null = null;
   /** The workers whose engines get this control request, without admission and policy; null: it is no such request. */
   audience: readonly Worker[] | null = null;
   /** The engine gets the request without a data-parallel rank, although the worker is a rank. */
   isForEngine = false;
-  /** The worker of the pair that has done its part and is no longer counted. */
-  freed: Worker | null = null;
-  /** The worker whose response goes to the client; null: no response has begun. */
-  answeredBy: Worker | null = null;
-  /** Workers that failed it and must not get it now. */
-  tried: readonly Worker[] = NO_WORKERS;
   failures: readonly FailedAttempt[] = NO_FAILURES;
   /** The positions where other workers continued its generation. */
   seams: readonly Seam[] = NO_SEAMS;
-  /** The breaker of its worker is half-open: the outcome of this exchange closes or opens it. */
-  isTrial = false;
-  attempts = 0;
-  /** Status of the response that has begun. */
-  status: number | null = null;
   /** The engine's response is an event stream. */
   isStream = false;
   /** So many bytes of the response are read although the client does not take them. */
   readOnBytes = 0;
   /** See `headGoesTo`. */
   isAnswerOut = false;
-  /** When the first byte of the response was sent (monotonic ms). */
-  firstByteMs: number | null = null;
-  /**
-   * When the present attempt was sent, and when the first byte of a response body came (monotonic ms). vLLM sends the head of a stream
-   * before it has a token.
-   */
+  /** When the present attempt was sent (monotonic ms). */
   sentMs: number | null = null;
-  firstTokenMs: number | null = null;
-  endMs: number | null = null;
   /** A number always: a field that is null before would take a new number object for each read. */
   #lastByteMs = 0;
-  answerBytes = 0;
-  answerReads = 0;
-  /** Token counts that the engine reports; null: none were found so far. */
-  usage: Usage | null = null;
-  outcome: Outcome | null = null;
   error: RouterError | null = null;
   /** Its index in the set of exchanges in flight. */
   setIndex = -1;
   /** It is counted as admitted. */
   isInside = false;
-  /** What it waits for now; null: nothing that could be stopped. */
-  activity: Activity | null = null;
   /** Ends the exchange at its time limit; null: there is none. */
   timer: NodeJS.Timeout | null = null;
   /** The plugins that take part. */
   plugins: PluginChain = NO_PLUGINS;
-  #states: StateEntry | null = null;
   readonly #listener: ResultListener<Exchange>;
 
   constructor(listener: ResultListener<Exchange>, head: RequestHead, body: RequestBody, sink: Sink, startMs: number) {
+    super();
     this.#listener = listener;
     this.head = head;
     this.body = body;
@@ -283,12 +130,6 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
     if (path !== this.head.target) this.engineTarget = path;
   }
 
-  /** @param isFirst the placer has not held it before: what other holds took is not part of the maximum */
-  heldBy(placer: Placer, isFirst: boolean): void {
-    if (isFirst) this.isOverdue = false;
-    this.placer = placer;
-  }
-
   /** @param isAfresh the next attempt is for a request of its own, with retries of its own */
   attemptFailed(failed: FailedAttempt, isAfresh = false): void {
     this.failures = isAfresh ? [failed] : [...this.failures, failed];
@@ -316,22 +157,6 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
     this.head.drop('accept-encoding');
   }
 
-  state<State>(key: StateKey<State>): State | null {
-    return (this.#entryOf(key)?.state ?? null) as State | null;
-  }
-
-  setState<State>(key: StateKey<State>, state: State | null): void {
-    const entry = this.#entryOf(key);
-    if (entry === null) this.#states = { key, state, next: this.#states };
-    else entry.state = state;
-  }
-
-  #entryOf(key: object): StateEntry | null {
-    let entry = this.#states;
-    while (entry !== null && entry.key !== key) entry = entry.next;
-    return entry;
-  }
-
   /** When the last bytes of the response came (monotonic ms; by the coarse clock until the response is complete). */
   get lastByteMs(): number | null {
     return this.#lastByteMs === 0 ? null : this.#lastByteMs;
@@ -346,18 +171,16 @@ export class Exchange implements ExchangeView, IndexedSetMember, ResultListener<
     return (this.endMs ?? performance.now()) - this.startMs;
   }
 
-  /** The session key; '': the request has none. */
-  get session(): string {
-    return this.key !== null && this.key.kind === 'session' ? this.key.value : '';
-  }
-
   /** Identifies the client by a digest of its API key; '' without keys. */
   get tenant(): string {
     return this.keyDigest?.toString('hex', 0, 8) ?? '';
   }
 
-  /** The worker that responds or will respond; of a pair the decode worker. */
-  get worker(): Worker | null {
-    return this.answeredBy ?? this.placement?.legs.at(-1)?.worker ?? null;
+  override header(name: string): string | undefined {
+    return this.head.get(name);
+  }
+
+  override allowed(workers: readonly Worker[]): readonly Worker[] | RouterError {
+    return this.plugins.choose(this, workers);
   }
 }

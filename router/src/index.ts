@@ -1,15 +1,14 @@
+import type { Policy as AnyPolicy } from './choose/policy.ts';
+import type { Exchange } from './exchange.ts';
+
 /** What other programs may build on: a router inside their process, policies and plugins for it. */
 export { type ErrorCode, RouterError } from './kit/errors.ts';
 export { ConfigError, loadConfig } from './config/load.ts';
-export type {
-  CustomPolicy,
-  CustomPolicyContext,
-  Hold,
-  MoveWhy,
-  Needs,
-  Policy,
-  PolicyContext,
-} from './choose/policy.ts';
+export type { CustomPolicy, CustomPolicyContext } from './choose/load-policy.ts';
+export type { Hold, MoveWhy, PolicyContext } from './choose/policy.ts';
+export type { Needs } from './placed-request.ts';
+/** Of requests that pass the router. */
+export type Policy = AnyPolicy<Exchange>;
 export type { Config } from './config/options.ts';
 export type { ResponseObserver, FailedAttempt, Failure, KeyKind, Outcome, Prompt, RoutingKey } from './exchange.ts';
 export type { Move, MoveReason } from './fleet/session-move.ts';

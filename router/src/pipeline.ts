@@ -1,9 +1,8 @@
-import type { Hold } from './choose/policy.ts';
 import { classify } from './classify/classify.ts';
 import { Ends } from './ends.ts';
 import { Exchange } from './exchange.ts';
 import type { Placement } from './fleet/worker.ts';
-import { cutError, heldTooLong, noWorkerLeft, shuttingDown } from './forward/errors.ts';
+import { cutError, noWorkerLeft, shuttingDown } from './forward/errors.ts';
 import type { Forwarder } from './forward/forward.ts';
 import { RouterError } from './kit/errors.ts';
 import type { IndexedSet } from './kit/indexed-set.ts';
@@ -69,29 +68,24 @@ export class Pipeline implements ResultListener<Exchange> {
 
   /** Reads what the policy needs of the body. A control request for certain engines needs no policy. */
   readonly #prepare = (x: Exchange, refusal: RouterError | null): void => {
-    const { chooser, failover, fanOut } = this.#stages;
+    const { facts, failover, fanOut } = this.#stages;
     if (refusal !== null) return this.#ends.end(x, refusal);
     if (x.audience !== null) return fanOut.send(x, this, this.#forwarder);
     failover.began();
-    this.#forwarder.settleRoles(x, () => chooser.prepare(x, () => this.#choose(x)));
+    this.#forwarder.settleRoles(x, () => facts.prepare(x, () => this.#place(x)));
   };
 
   /** Eligible workers → plugins' choose → policy. The placement is in flight from here on. */
-  #choose(x: Exchange): void {
+  #place(x: Exchange): void {
     if (x.outcome !== null) return;
-    const choice = this.#stages.chooser.ask(x);
+    const { chooser } = this.#stages;
+    const choice = chooser.place(x);
     if (choice === null)
       this.#ends.end(x, x.failures.length === 0 ? this.#stages.noAvailableWorkers() : noWorkerLeft(x));
     else if (choice instanceof RouterError) this.#ends.end(x, choice);
-    else if ('hold' in choice) this.#hold(x, choice);
+    // Placed again when something changes, and a last time after the maximum.
+    else if ('hold' in choice) chooser.wait(x, choice, () => this.#place(x));
     else this.#attempt(x, choice, this.#forwarder.needsFresh(x));
-  }
-
-  /** The policy is asked again when something changes, and a last time after the maximum. */
-  #hold(x: Exchange, choice: Hold): void {
-    if (x.isOverdue) return this.#ends.end(x, heldTooLong(choice));
-    const again = (): void => this.#choose(x);
-    this.#stages.holdQueue.hold(x, choice.hold, choice.maxMs, x.placer!, again, again);
   }
 
   /** Plugins see the response on its way to the client, and the body for this worker before it is sent. */
@@ -122,15 +116,14 @@ export class Pipeline implements ResultListener<Exchange> {
   /** The failover decides: no further attempt, the same worker again, or another choice, now or later. */
   #retry(x: Exchange, result: Failed): void {
     const next = this.#stages.failover.after(x, result.failure);
-    if (next !== 'fresh') this.#stages.chooser.release(x);
+    if (next !== 'fresh') this.#stages.chooser.failed(x, next?.tried ?? x.tried);
     this.#ends.attemptFailed(x, x.failures.at(-1)!.worker, result, next);
     if (next === null) return this.#ends.end(x, noWorkerLeft(x, result.detail));
     if (next === 'fresh') return this.#attempt(x, x.placement!, true);
-    x.tried = next.tried;
-    if (next.waitMs === 0) return this.#choose(x);
+    if (next.waitMs === 0) return this.#place(x);
     const timer = setTimeout(() => {
       x.activity = null;
-      this.#choose(x);
+      this.#place(x);
     }, next.waitMs);
     x.activity = { abort: () => clearTimeout(timer) };
   }

@@ -2,7 +2,7 @@ import type { Admission } from './admit/admission.ts';
 import type { Authorizer } from './admit/authorizer.ts';
 import type { Config } from './config/options.ts';
 import type { Chooser } from './choose/choose.ts';
-import type { HoldQueue } from './choose/hold-queue.ts';
+import type { FactReader } from './classify/body-reader.ts';
 import type { Exchange } from './exchange.ts';
 import type { FanOut } from './forward/control/fan-out.ts';
 import type { Failover } from './forward/failover.ts';
@@ -31,8 +31,8 @@ export interface Stages {
   readonly fanOut: FanOut;
   readonly plugins: Plugins;
   readonly admission: Admission;
+  readonly facts: FactReader;
   readonly chooser: Chooser;
-  readonly holdQueue: HoldQueue;
   readonly noAvailableWorkers: () => RouterError;
   readonly failover: Failover;
   /** null: no generation is continued. */

@@ -11,7 +11,7 @@ import { SessionHomes } from '../choose/session-homes.ts';
 import { SlowStart } from '../choose/usable-workers.ts';
 import { fileStore } from '../choose/state-files.ts';
 import { memoryStore } from '../choose/state.ts';
-import { BodyReader } from '../classify/body-reader.ts';
+import { BodyReader, FactReader } from '../classify/body-reader.ts';
 import { keyOrders } from '../classify/routing-keys.ts';
 import type { Config } from '../config/options.ts';
 import type { Exchange } from '../exchange.ts';
@@ -61,7 +61,7 @@ export async function startChoice(parts: Engines) {
   // Policies compare times of a few milliseconds; the coarse clock of the listeners is up to 250 ms late.
   const nowMs = performance.now.bind(performance);
   const homes = new SessionHomes(nowMs, () => live.current.sessionTtlSecs * 1000);
-  homes.onMoved = (x, move) => logMove(log, x, move);
+  homes.onMoved = (x: Exchange, move) => logMove(log, x, move);
   const state = store.open.bind(store);
   const { table, ...choosing } = await startChoosing(live, { fleet, random, nowMs, state, holdQueue, homes, log });
   closers.add(() => table.close());
@@ -105,7 +105,8 @@ export async function startChoice(parts: Engines) {
   closers.add(() => tracing?.close());
   const countPlaced = policyMeters.placed.bind(policyMeters);
   const onPlaced = tracing === null ? countPlaced : (x: Exchange) => (countPlaced(x), tracing.placed(x));
-  const chooser = new Chooser(fleet, table, reader, { full, slowStart, models, explains, homes, onPlaced });
+  const facts = new FactReader(table, reader, models);
+  const chooser = new Chooser(fleet, table, { queue: holdQueue, full, slowStart, models, explains, homes, onPlaced });
 
   const heap = new HeapGuard();
   const noAvailable = () => noAvailableWorkers(fleet, breakers);
@@ -131,7 +132,7 @@ export async function startChoice(parts: Engines) {
     reader,
     full,
   };
-  return { ...parts, ...deciding, watch, chooser, policyMeters, tracing, heap, noAvailable, admission };
+  return { ...parts, ...deciding, watch, facts, chooser, policyMeters, tracing, heap, noAvailable, admission };
 }
 
 /** @returns null: no traces are sent */

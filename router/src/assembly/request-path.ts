@@ -19,7 +19,7 @@ import type { Own } from './own.ts';
 /** The pipeline with its steps, and the entry of requests. */
 export function makeRequestPath(parts: Own) {
   const { config, live, log, clock, random, meters, pace, inFlight, access, fleet, table, homes, watch } = parts;
-  const { chooser, admission, holdQueue, noAvailable, bodyThread, policyMeters, tracing, recorder, loaded } = parts;
+  const { facts, chooser, admission, noAvailable, bodyThread, policyMeters, tracing, recorder, loaded } = parts;
   const { swaps, resume, endpoints, peers, rows, labels } = parts;
   const { breakers, health, models, pauses } = watch;
   const paths = new ControlPaths(config);
@@ -56,7 +56,12 @@ export function makeRequestPath(parts: Own) {
   const pairOptions = live.of(({ pdMinPromptTokens }) => ({ minPromptTokens: pdMinPromptTokens }));
   const pairs = pairStyleOf(kind, pairOptions, clock, bodyThread);
   const options = live.of(forwardOptions);
-  const failover = new Failover({ options, clock, random, eligibleFor: (x) => chooser.eligibleFor(x) });
+  const failover = new Failover({
+    options,
+    clock,
+    random,
+    eligibleFor: (x) => (x.audience === null ? chooser.eligibleFor(x) : []),
+  });
   const logs = requestLogs(log, live.of(requestLogOptions), rows, () => inFlight, homes);
   parts.closers.add(() => logs.close());
   const sessionEnds = recorder === null ? [] : [recorder.sessionEnds];
@@ -70,8 +75,8 @@ export function makeRequestPath(parts: Own) {
     fanOut,
     plugins,
     admission,
+    facts,
     chooser,
-    holdQueue,
     noAvailableWorkers: noAvailable,
     failover,
     resume,

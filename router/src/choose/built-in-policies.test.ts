@@ -3,8 +3,6 @@ import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';
 import { exchangeOf, fleetOf, fleetOfSize, type Known, policyContext } from '../../test/harness/policy.ts';
 import { promptOf } from '../../test/harness/prompt.ts';
-import { BodyReader } from '../classify/body-reader.ts';
-import { keyOrders } from '../classify/routing-keys.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
@@ -18,7 +16,7 @@ const workerOf = (placement: unknown): Worker => (placement as Placement).legs[0
 function chooserOf(t: TestContext, fleet: Fleet, factory: PolicyFactory): Chooser {
   const policy = factory(policyContext(fleet));
   t.after(() => policy.close?.());
-  return new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), new BodyReader(keyOrders.turnout([])));
+  return new Chooser(fleet, new PolicyTable({ name: 'tested', policy }));
 }
 
 /** Exchanges of every kind, also with keys and prompts that are empty. */
@@ -40,12 +38,12 @@ for (const [name, factory] of Object.entries(policies)) {
       const chooser = chooserOf(t, fleet, factory);
       const x = exchangeOf(known);
       for (let left = 3; left > 0; left--) {
-        const worker = workerOf(chooser.choose(x));
+        const worker = workerOf(chooser.place(x));
         assert.ok(!x.tried.includes(worker));
-        chooser.release(x);
+        chooser.released(x);
         x.tried = [...x.tried, worker];
       }
-      assert.equal(chooser.choose(x), null);
+      assert.equal(chooser.place(x), null);
     }
   });
 
@@ -55,11 +53,11 @@ for (const [name, factory] of Object.entries(policies)) {
     for (const worker of workers.slice(1)) fleet.setReason(worker, 'unhealthy', true);
     for (let round = 0; round < 20; round++) {
       const x = exchangeOf(knowns[round % knowns.length]);
-      assert.equal(workerOf(chooser.choose(x)), workers[0]);
-      chooser.release(x);
+      assert.equal(workerOf(chooser.place(x)), workers[0]);
+      chooser.released(x);
     }
     fleet.setReason(workers[0]!, 'breaker', true);
-    assert.equal(chooser.choose(exchangeOf()), null);
+    assert.equal(chooser.place(exchangeOf()), null);
   });
 
   test(`${name}: workers come and go, exchanges end whenever they like`, () => {
@@ -77,7 +75,7 @@ for (const [name, factory] of Object.entries(policies)) {
         const context = policyContext(fleet);
         const policy = factory(context);
         const table = new PolicyTable({ name, policy });
-        const chooser = new Chooser(fleet, table, new BodyReader(keyOrders.turnout([])));
+        const chooser = new Chooser(fleet, table);
         const inFlight: Exchange[] = [];
         for (const { kind, which } of steps) {
           context.clock.nowMs += 1_000;
@@ -85,7 +83,7 @@ for (const [name, factory] of Object.entries(policies)) {
           if (kind === 'begin') {
             const x = exchangeOf(knowns[which]);
             const eligible = [...fleet.eligible];
-            const choice = chooser.choose(x);
+            const choice = chooser.place(x);
             if (choice === null) assert.equal(eligible.length, 0);
             else if ('legs' in choice) {
               assert.ok(eligible.includes(workerOf(choice)));
@@ -95,14 +93,14 @@ for (const [name, factory] of Object.entries(policies)) {
             const [x] = inFlight.splice(which % Math.max(1, inFlight.length), 1);
             if (x === undefined) continue;
             x.outcome = 'complete';
-            chooser.release(x);
+            chooser.released(x);
           } else if (kind === 'add') fleet.add(`http://w${which}:1`);
           else if (kind === 'remove' && named !== undefined) fleet.remove(named);
           else if (named !== undefined) fleet.setReason(named, 'unhealthy', kind === 'sick');
           policy.explain?.(exchangeOf(knowns[which % knowns.length]), fleet.eligible);
           JSON.stringify(policy.describe?.());
         }
-        for (const x of inFlight) chooser.release(x);
+        for (const x of inFlight) chooser.released(x);
         for (const worker of fleet.workers) assert.equal(fleet.load(worker), 0);
         policy.close?.();
       }),

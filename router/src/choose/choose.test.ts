@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { exchangeOf, fleetOf, policyContext } from '../../test/harness/policy.ts';
-import { BodyReader } from '../classify/body-reader.ts';
-import { keyOrders } from '../classify/routing-keys.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
@@ -15,7 +13,7 @@ import { SessionHomes } from './session-homes.ts';
 const urls = ['http://a:1', 'http://b:1'] as const;
 
 const chooserOf = (fleet: Fleet, policy: Policy): Chooser =>
-  new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), new BodyReader(keyOrders.turnout([])));
+  new Chooser(fleet, new PolicyTable({ name: 'tested', policy }));
 
 function twoWorkers(): { fleet: Fleet; a: Worker; b: Worker; loads: () => number[] } {
   const { fleet, workers } = fleetOf(...urls);
@@ -27,11 +25,11 @@ test('what is chosen counts as in flight at once, and until it is released, once
   const { fleet, loads } = twoWorkers();
   const chooser = chooserOf(fleet, leastInflight(policyContext(fleet)));
   const x = exchangeOf();
-  chooser.choose(x);
+  chooser.place(x);
   assert.deepEqual(loads(), [1, 0]);
   assert.ok(x.isCounted);
-  chooser.release(x);
-  chooser.release(x);
+  chooser.released(x);
+  chooser.released(x);
   assert.deepEqual(loads(), [0, 0]);
 });
 
@@ -47,16 +45,16 @@ test('a choice that fails before it counts leaves no worker below 0', () => {
   const targets = [a, b];
   const policy: Policy = { needs: 'nothing', choose: () => targets.shift()!.alone };
   const table = new PolicyTable({ name: 'tested', policy });
-  const chooser = new Chooser(fleet, table, new BodyReader([]), { homes });
+  const chooser = new Chooser(fleet, table, { homes });
   for (const expected of [
     [1, 0],
     [0, 0],
   ]) {
     const x = exchangeOf({ session: 's' });
-    const choice = chooser.ask(x);
+    const choice = chooser.place(x);
     assert.equal(choice instanceof RouterError, expected[0] === 0);
     assert.deepEqual(loads(), expected);
-    chooser.release(x);
+    chooser.released(x);
     assert.deepEqual(loads(), [0, 0]);
   }
 });
@@ -64,7 +62,7 @@ test('a choice that fails before it counts leaves no worker below 0', () => {
 test('two exchanges of one tick see each other', () => {
   const { fleet, loads } = twoWorkers();
   const chooser = chooserOf(fleet, leastInflight(policyContext(fleet)));
-  for (let left = 4; left > 0; left--) chooser.choose(exchangeOf());
+  for (let left = 4; left > 0; left--) chooser.place(exchangeOf());
   assert.deepEqual(loads(), [2, 2]);
 });
 
@@ -84,10 +82,10 @@ test('all legs of a placement are counted, and the policy hears of each', () => 
     ended: (_x, { url }) => heard.push(`ended ${url}`),
   });
   const x = exchangeOf();
-  assert.equal(chooser.choose(x), pair);
+  assert.equal(chooser.place(x), pair);
   assert.deepEqual(loads(), [1, 1]);
-  chooser.release(x);
-  chooser.release(x);
+  chooser.released(x);
+  chooser.released(x);
   assert.deepEqual(loads(), [0, 0]);
   assert.deepEqual(heard, [
     'begun http://a:1 with 1',
@@ -102,9 +100,9 @@ test('a hold counts nothing, and an exchange that was never placed has nothing t
   const hold: Hold = { hold: 'session busy', maxMs: 10 };
   const chooser = chooserOf(fleet, { needs: 'nothing', choose: () => hold });
   const x = exchangeOf();
-  assert.equal(chooser.choose(x), hold);
+  assert.equal(chooser.place(x), hold);
   assert.equal(x.placement, null);
-  chooser.release(x);
+  chooser.released(x);
   assert.deepEqual(loads(), [0, 0]);
 });
 
@@ -113,7 +111,7 @@ test('without a worker the policy is not asked', () => {
   const chooser = chooserOf(fleet, { needs: 'nothing', choose: () => assert.fail('asked') });
   const x = exchangeOf();
   x.tried = [a, b];
-  assert.equal(chooser.choose(x), null);
+  assert.equal(chooser.place(x), null);
 });
 
 test('the end of a session is told when its last turn was answered, not when that failed', () => {
@@ -124,16 +122,16 @@ test('the end of a session is told when its last turn was answered, not when tha
     sessionEnded: (session) => ended.push(session) > 0,
   });
   const failed = exchangeOf({ session: 'failed', isLastTurn: true });
-  chooser.choose(failed);
-  chooser.release(failed);
+  chooser.place(failed);
+  chooser.released(failed);
   const answered = exchangeOf({ session: 'answered', isLastTurn: true });
-  chooser.choose(answered);
+  chooser.place(answered);
   answered.outcome = 'complete';
-  chooser.release(answered);
+  chooser.released(answered);
   const goesOn = exchangeOf({ session: 'goes on' });
-  chooser.choose(goesOn);
+  chooser.place(goesOn);
   goesOn.outcome = 'complete';
-  chooser.release(goesOn);
+  chooser.released(goesOn);
   assert.deepEqual(ended, ['answered']);
 });
 
@@ -145,26 +143,10 @@ test('what a policy placed is reported to it, also when another one has taken it
     policy: { ...leastInflight(policyContext(fleet)), ended: () => void reported.push(name) },
   });
   const table = new PolicyTable(named('old'));
-  const chooser = new Chooser(fleet, table, new BodyReader(keyOrders.turnout([])));
+  const chooser = new Chooser(fleet, table);
   const x = exchangeOf();
-  chooser.choose(x);
+  chooser.place(x);
   table.set('', named('new'));
-  chooser.release(x);
+  chooser.released(x);
   assert.deepEqual(reported, ['old']);
-});
-
-test('a policy that needs nothing has its exchange at once; one that needs more has what it needs', () => {
-  const { fleet } = twoWorkers();
-  const policy = leastInflight(policyContext(fleet));
-  const body = JSON.stringify({ model: 'm', user: 'u', prompt: 'p'.repeat(100) });
-  const seen = Object.fromEntries(
-    (['nothing', 'headers', 'key', 'prompt'] as const).map((needs) => {
-      const x = exchangeOf({ headers: ['content-type: application/json', `content-length: ${body.length}`], body });
-      let calls = 0;
-      chooserOf(fleet, { ...policy, needs }).prepare(x, () => calls++);
-      assert.equal(calls, 1);
-      return [needs, [x.key?.value ?? null, x.prompt?.bytes ?? null]];
-    }),
-  );
-  assert.deepEqual(seen, { nothing: [null, null], headers: [null, null], key: ['u', null], prompt: ['u', 100] });
 });

@@ -1,17 +1,14 @@
-import { type BodyReader, MAX_LOOKED_BYTES } from '../classify/body-reader.ts';
-import { asksMetadata } from '../engines/generation.ts';
-import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
-import type { RequestHead } from '../wire/request-head.ts';
+import type { PlacedRequest } from '../placed-request.ts';
 import { type Explains, explainChoice } from './explain-choice.ts';
 import type { FullWorkers } from './full-workers.ts';
-import type { WorkerSet } from './hold-queue.ts';
+import { HoldQueue, type WorkerSet } from './hold-queue.ts';
 import type { Hold, MoveWhy, Policy, SwapGate } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
-import { findModel, unknownModel } from './requested-model.ts';
+import { unknownModel } from './requested-model.ts';
 import { type SlowStart, usable, withoutSpared } from './usable-workers.ts';
 import type { SessionHomes } from './session-homes.ts';
 
@@ -20,6 +17,7 @@ export type Choice = Placement | Hold | RouterError | null;
 
 /** What narrows the workers before the policy chooses. A part that is left out narrows nothing. */
 export interface ChooserParts {
+  readonly queue?: HoldQueue;
   readonly full?: FullWorkers;
   readonly slowStart?: SlowStart;
   readonly models?: FleetModels;
@@ -27,117 +25,148 @@ export interface ChooserParts {
   /** Records where sessions are. */
   readonly homes?: SessionHomes;
   /** Called after each choice of a worker. */
-  readonly onPlaced?: (x: Exchange) => void;
-}
-
-/** The workers that were left after each step, before the policy chose. */
-interface Narrowing {
-  readonly offered: readonly Worker[];
-  readonly open: readonly Worker[];
-  readonly workers: readonly Worker[];
+  onPlaced?(x: PlacedRequest): void;
 }
 
 const NO_WORKERS: readonly Worker[] = [];
 const NO_SET: WorkerSet = { key: 'none', workers: NO_WORKERS };
 
-/** Eligible workers → policy → placement, whose legs count as in flight in the same tick. */
+/**
+ * Places requests: the facts of a request → placement, hold or refusal; then `released` or `failed`. It knows no sockets and no bodies.
+ */
 export class Chooser {
-  readonly table: PolicyTable;
+  readonly #table: PolicyTable;
   readonly #fleet: Fleet;
-  readonly #reader: BodyReader;
+  readonly #queue: HoldQueue;
   readonly #full: FullWorkers | null;
   readonly #slowStart: SlowStart | null;
   readonly #models: FleetModels | null;
   readonly #homes: SessionHomes | null;
-  readonly #onPlaced: (x: Exchange) => void;
-  /** Which choices are recorded with their candidates (`Exchange.candidates`). */
+  readonly #onPlaced: (x: PlacedRequest) => void;
+  /** Which choices are recorded with their candidates (`PlacedRequest.candidates`). */
   explains: Explains;
   /** null: weights are not swapped. */
   gate: SwapGate | null = null;
+  /** The workers that were left after each step of the last choice. */
+  readonly #left = { byModel: NO_WORKERS, allowed: NO_WORKERS, open: NO_WORKERS, asked: NO_WORKERS };
 
-  constructor(fleet: Fleet, table: PolicyTable, reader: BodyReader, parts: ChooserParts = {}) {
-    const { full, slowStart, models, explains, homes, onPlaced } = parts;
+  constructor(fleet: Fleet, table: PolicyTable, parts: ChooserParts = {}) {
+    const { queue, full, slowStart, models, explains, homes, onPlaced } = parts;
     this.#fleet = fleet;
+    this.#queue = queue ?? new HoldQueue();
     this.#full = full ?? null;
     this.#slowStart = slowStart ?? null;
     this.#models = models ?? null;
     this.#homes = homes ?? null;
     this.#onPlaced = onPlaced ?? (() => {});
-    this.table = table;
-    this.#reader = reader;
+    this.#table = table;
     this.explains = explains ?? 'none';
   }
 
-  /**
-   * Calls `then` when everything that the policy needs of the request is known: at once, or when its body is complete.
-   */
-  prepare(x: Exchange, then: () => void): void {
-    if (x.target !== null) return then();
-    const { needs } = this.table;
-    const models = this.#severalModels;
-    const needsModel = this.table.needsModel || models !== null;
-    if (needs === 'nothing' && !needsModel) return then();
-    const isKeyKnown = this.#reader.readHead(x);
-    const hasEnough = needs === 'headers' || needs === 'nothing' || (needs === 'key' && isKeyKnown);
-    if (!needsModel && (hasEnough || (x.session !== '' && this.table.knowsSession(x)))) return then();
-    if (!canWaitFor(x.head)) return then();
-    x.body.whenComplete(() => {
-      this.#reader.readBody(x, needs === 'prompt', models === null ? then : () => findModel(x, models, then));
-    });
-  }
-
-  /** As `choose`; a policy that throws ends its exchange, not the router. */
-  ask(x: Exchange): Choice {
+  /** A policy that throws ends its request, not the router. */
+  place(x: PlacedRequest): Choice {
     try {
-      return this.choose(x);
+      const choice = x.target === null ? this.#choose(x) : this.#toTarget(x, x.target);
+      return x.isOverdue && choice !== null && 'hold' in choice ? heldTooLong(choice) : choice;
     } catch (error) {
-      return this.faultOf(x, error);
+      const reason = error instanceof Error ? error.message : String(error);
+      return new RouterError('policy_failed', `The policy "${this.#table.nameFor(x)}" failed: ${reason}`);
     }
   }
 
-  /** Leaves out workers step by step, then asks the policy. Throws what the policy throws: see `faultOf`. */
-  choose(x: Exchange): Choice {
-    if (x.target !== null) return this.#chooseTarget(x, x.target);
-    const offered = this.#offered(x);
-    if (offered instanceof RouterError) return offered;
-    const untried = x.tried.length === 0 ? offered : offered.filter((worker) => !x.tried.includes(worker));
-    const able = x.roles === null ? untried : usable(x, untried);
-    if (able.length === 0) {
-      const models = this.#severalModels;
-      return models === null ? null : unknownModel(x, models);
+  /** The request waits. `again` is called to place it again: when something has changed, and a last time after the maximum. */
+  wait(x: PlacedRequest, { hold, maxMs }: Hold, again: () => void): void {
+    this.#queue.hold(x, hold, maxMs, x.placer!, again, again);
+  }
+
+  /** One worker of the placement has finished its part. */
+  free(x: PlacedRequest, worker: Worker): void {
+    if (x.isCounted && x.freed === null) {
+      x.freed = worker;
+      this.#fleet.finish(worker);
     }
-    const full = this.#full;
-    const isScarce = full !== null && (this.#fleet.fullCount > 0 || full.queue.size > 0);
-    // A request for metadata takes no capacity, so the limit per worker does not apply to it.
-    const open = isScarce && !asksMetadata(x.head.method, x.path) ? full.withRoom(x, able) : able;
-    if (open.length === 0) return full!.hold(x);
-    const slowStart = this.#slowStart;
-    const spared = slowStart?.isActive === true ? withoutSpared(x, open, slowStart) : open;
-    const policy = this.table.for(x);
-    const gate = this.gate?.isActive === true && !asksMetadata(x.head.method, x.path) ? this.gate : null;
+    this.retryHeld();
+  }
+
+  /** The attempt has failed. `tried`: the workers that must not get the next one. */
+  failed(x: PlacedRequest, tried: readonly Worker[]): void {
+    this.released(x);
+    x.tried = tried;
+  }
+
+  /** The placement has ended, with any outcome. */
+  released(x: PlacedRequest): void {
+    if (x.placement === null || !x.isCounted) return;
+    x.isCounted = false;
+    for (const { worker } of x.placement.legs) {
+      if (worker !== x.freed) this.#fleet.finish(worker);
+      x.placer?.ended?.(x, worker);
+    }
+    if (x.session === '') return;
+    if (x.target === null) this.#homes?.released(x);
+    if (x.isLastTurn && x.outcome === 'complete') {
+      this.#homes?.ended(x.session);
+      this.#table.sessionEnded(x.session);
+    }
+  }
+
+  /** Something ended or changed that requests may be held for. */
+  retryHeld(): void {
+    if (this.#queue.size > 0) this.#queue.retryHeld();
+  }
+
+  /** The workers that may get this request: those that serve its model and that no plugin excludes. */
+  eligibleFor(x: PlacedRequest): readonly Worker[] {
+    if (x.target !== null) return NO_WORKERS;
+    const allowed = x.allowed(this.#byModel(x));
+    return allowed instanceof RouterError ? NO_WORKERS : allowed;
+  }
+
+  /** The workers that may get a held request: see `HoldQueue`. */
+  setOf(x: PlacedRequest): WorkerSet {
+    const allowed = x.allowed(this.#byModel(x));
+    if (allowed instanceof RouterError) return NO_SET;
+    const workers = usable(x, allowed);
+    return { key: workers === this.#fleet.eligible ? '' : workers.map(({ slot }) => slot).join(), workers };
+  }
+
+  /** Leaves out workers step by step, then asks the policy. */
+  #choose(x: PlacedRequest): Choice {
+    const left = this.#left;
+    left.byModel = this.#byModel(x);
+    const allowed = x.allowed(left.byModel);
+    if (allowed instanceof RouterError) return allowed;
+    left.allowed = allowed;
+    const untried = x.tried.length === 0 ? allowed : allowed.filter((worker) => !x.tried.includes(worker));
+    const able = x.roles === null ? untried : usable(x, untried);
+    if (able.length === 0) return this.#severalModels === null ? null : unknownModel(x, this.#severalModels);
+    left.open = this.#isScarce(x) ? this.#full!.withRoom(x, able) : able;
+    if (left.open.length === 0) return this.#full!.hold(x);
+    const started = this.#slowStart?.isActive === true ? withoutSpared(x, left.open, this.#slowStart) : left.open;
+    const policy = this.#table.for(x);
+    const gate = this.gate?.isActive === true && !x.readsState ? this.gate : null;
     // A session that has a home stays there, and waits.
-    const workers = gate === null || hasHome(x, policy) ? spared : gate.openOf(x, spared);
+    left.asked = gate === null || hasHome(x, policy) ? started : gate.openOf(x, started);
     x.placer = policy;
-    const choice = policy.choose(x, workers);
+    const choice = policy.choose(x, left.asked);
     if (!('legs' in choice)) return choice;
     const closed = gate?.admit(x, choice) ?? null;
-    if (closed !== null) return closed;
-    this.#place(x, choice, policy, { offered, open, workers });
-    return choice;
+    if (closed === null) this.#begin(x, choice, policy);
+    return closed ?? choice;
   }
 
   /** The placement is in flight from here on. */
-  #place(x: Exchange, placement: Placement, policy: Policy, narrowing: Narrowing): void {
+  #begin(x: PlacedRequest, placement: Placement, policy: Policy): void {
     x.placement = placement;
     x.freed = null;
     const to = placement.legs.at(-1)!.worker;
     const from = this.#noteWhy(x, to);
     // Before `begun`: `whyMoved` needs the policy's state of the session as it was before this choice.
-    if (from !== null) this.#homes!.moved(x, from, to, this.#whyMoved(x, from, to, policy, narrowing));
+    if (from !== null) this.#homes!.moved(x, from, to, this.#whyMoved(x, from, to, policy));
     if (this.explains === 'all' || (this.explains === 'sessions' && x.why !== 'home' && x.why !== 'policy')) {
-      x.candidates = explainChoice(x, policy, narrowing.workers);
+      x.candidates = explainChoice(x, policy, this.#left.asked);
     }
-    // Not before: where a call above throws, `release` must not finish workers that were not begun.
+    // Not before: where a call above throws, `released` must not finish workers that were not begun.
     x.isCounted = true;
     for (const { worker } of placement.legs) {
       x.isTrial ||= worker.isOnTrial;
@@ -147,33 +176,29 @@ export class Chooser {
     this.#onPlaced(x);
   }
 
-  /** The error for a client whose request the policy failed to place. */
-  faultOf(x: Exchange, error: unknown): RouterError {
-    const reason = error instanceof Error ? error.message : String(error);
-    return new RouterError('policy_failed', `The policy "${this.table.nameFor(x)}" failed: ${reason}`);
-  }
-
   /** @returns the worker that the session has just left, or null */
-  #noteWhy(x: Exchange, to: Worker): Worker | null {
+  #noteWhy(x: PlacedRequest, to: Worker): Worker | null {
     if (x.session !== '' && this.#homes !== null) return this.#homes.placed(x, to);
     x.why = x.tried.length > 0 ? 'retry' : 'policy';
     return null;
   }
 
   /** The first reason against the worker, in the order in which the workers are narrowed. */
-  #whyMoved(x: Exchange, from: Worker, to: Worker, policy: Policy, { offered, open, workers }: Narrowing): MoveWhy {
+  #whyMoved(x: PlacedRequest, from: Worker, to: Worker, policy: Policy): MoveWhy {
+    const { byModel, allowed, open, asked } = this.#left;
     if (x.tried.includes(from)) return { reason: 'retry' };
     if (!this.#fleet.has(from)) return { reason: 'removed' };
     const [reason] = from.reasonNames();
     if (reason !== undefined) return { reason };
-    if (!offered.includes(from)) return { reason: !x.plugins.isEmpty ? 'plugin' : 'model' };
+    if (!byModel.includes(from)) return { reason: 'model' };
+    if (!allowed.includes(from)) return { reason: 'plugin' };
     if (!open.includes(from)) return { reason: 'full' };
-    if (!workers.includes(from)) return { reason: 'slow_start' };
+    if (!asked.includes(from)) return { reason: 'slow_start' };
     return policy.whyMoved?.(x, from, to) ?? { reason: 'policy' };
   }
 
-  /** A client or a plugin named the worker of a request that controls nothing. There is one attempt. */
-  #chooseTarget(x: Exchange, worker: Worker): Choice {
+  /** The caller named the worker. There is one attempt. */
+  #toTarget(x: PlacedRequest, worker: Worker): Choice {
     if (x.tried.includes(worker)) return null;
     const closed = x.isGeneration ? (this.gate?.admit(x, worker.alone) ?? null) : null;
     if (closed !== null) return closed;
@@ -186,25 +211,9 @@ export class Chooser {
     return x.placement;
   }
 
-  /** The workers that may get this request: those that serve its model and that no plugin excludes. */
-  eligibleFor(x: Exchange): readonly Worker[] {
-    if (x.target !== null || x.audience !== null) return NO_WORKERS;
-    const offered = this.#offered(x);
-    return offered instanceof RouterError ? NO_WORKERS : offered;
-  }
-
-  /** The workers that may get a held request: see `HoldQueue`. */
-  setOf(x: Exchange): WorkerSet {
-    const offered = this.#offered(x);
-    if (offered instanceof RouterError) return NO_SET;
-    const workers = usable(x, offered);
-    return { key: workers === this.#fleet.eligible ? '' : workers.map(({ slot }) => slot).join(), workers };
-  }
-
-  #offered(x: Exchange): readonly Worker[] | RouterError {
+  #byModel({ model }: PlacedRequest): readonly Worker[] {
     const models = this.#severalModels;
-    const eligible = models === null || x.model === '' ? this.#fleet.eligible : models.eligibleFor(x.model);
-    return x.plugins.choose(x, eligible);
+    return models === null || model === '' ? this.#fleet.eligible : models.eligibleFor(model);
   }
 
   /** null: all workers serve the same models. */
@@ -212,36 +221,16 @@ export class Chooser {
     return this.#models?.areSeveral === true ? this.#models : null;
   }
 
-  /** One worker of the placement has finished its part. */
-  free(x: Exchange, worker: Worker): void {
-    if (!x.isCounted || x.freed !== null) return;
-    x.freed = worker;
-    this.#fleet.finish(worker);
-  }
-
-  /** The placement has ended, with any outcome. */
-  release(x: Exchange): void {
-    if (x.placement === null || !x.isCounted) return;
-    x.isCounted = false;
-    for (const { worker } of x.placement.legs) {
-      if (worker !== x.freed) this.#fleet.finish(worker);
-      x.placer?.ended?.(x, worker);
-    }
-    if (x.session === '') return;
-    if (x.target === null) this.#homes?.released(x);
-    if (x.isLastTurn && x.outcome === 'complete') {
-      this.#homes?.ended(x.session);
-      this.table.sessionEnded(x.session);
-    }
+  /** Some worker is full, or requests are held: the limit per worker is checked. */
+  #isScarce({ readsState }: PlacedRequest): boolean {
+    return this.#full !== null && (this.#fleet.fullCount > 0 || this.#queue.size > 0) && !readsState;
   }
 }
+
+/** The policy held the request for as long as it may. */
+const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>
+  new RouterError('queue_timeout', `Held for ${maxMs} ms (${hold}). Retry later.`);
 
 /** Whether the policy has decided where the session's requests go. By some policies its key alone decides. */
-const hasHome = ({ session }: Exchange, policy: Policy): boolean =>
+const hasHome = ({ session }: PlacedRequest, policy: Policy): boolean =>
   session !== '' && (policy.homeOf === undefined || policy.homeOf(session) !== null);
-
-/** Whether to wait for the whole body. A chunked body that is not JSON may never end, or wait for the response. */
-function canWaitFor(head: RequestHead): boolean {
-  if (head.isChunked) return /[/+]json\b/i.test(head.get('content-type') ?? '');
-  return head.contentLength <= MAX_LOOKED_BYTES;
-}

@@ -1,5 +1,5 @@
 import type { Config } from '../config/options.ts';
-import type { Candidate, Exchange } from '../exchange.ts';
+import type { Candidate, PlacedRequest } from '../placed-request.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Policy } from './policy.ts';
 
@@ -19,7 +19,7 @@ let costs = new Float64Array(16);
  * What spoke for and against the best few workers of a choice, with the one that was chosen and the one that the session left.
  * Of a pair: of each role. Called right after the policy chose. null: the policy can't tell.
  */
-export function explainChoice(x: Exchange, policy: Policy, workers: readonly Worker[]): Candidate[] | null {
+export function explainChoice(x: PlacedRequest, policy: Policy, workers: readonly Worker[]): Candidate[] | null {
   if (policy.explain === undefined) return null;
   const legs = x.placement?.legs ?? [];
   if (legs.length < 2) return policy.explain(x, shortlist(x, policy, workers, legs[0]?.worker ?? null));
@@ -29,7 +29,12 @@ export function explainChoice(x: Exchange, policy: Policy, workers: readonly Wor
   });
 }
 
-function shortlist(x: Exchange, policy: Policy, workers: readonly Worker[], chosen: Worker | null): readonly Worker[] {
+function shortlist(
+  x: PlacedRequest,
+  policy: Policy,
+  workers: readonly Worker[],
+  chosen: Worker | null,
+): readonly Worker[] {
   if (workers.length <= MAX_CANDIDATES) return workers;
   const left = x.move?.from;
   let among = policy.compared?.(x, workers) ?? workers;

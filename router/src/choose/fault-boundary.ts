@@ -1,11 +1,11 @@
-import type { Exchange } from '../exchange.ts';
+import type { PlacedRequest } from '../placed-request.ts';
 import type { Policy } from './policy.ts';
 import type { NamedPolicy } from './policy-table.ts';
 import type { ResultChecks } from './result-checks.ts';
 
 const nothing = (): void => {};
 /** First come, first served, so that no held request starves when the policy's own order fails. */
-const firstOf = (held: Iterable<Exchange>): Exchange | null => [...held][0] ?? null;
+const firstOf = (held: Iterable<PlacedRequest>): PlacedRequest | null => [...held][0] ?? null;
 
 /** `count`: how often this method of the policy has failed by now. */
 export type OnFault = (where: keyof Policy, error: unknown, count: number) => void;

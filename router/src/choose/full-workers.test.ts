@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { type TestContext, test } from 'node:test';
 import { exchangeOf, fleetOfSize, policyContext } from '../../test/harness/policy.ts';
-import { BodyReader } from '../classify/body-reader.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
@@ -29,13 +28,13 @@ function sceneOf(t: TestContext, cap: number, queueSize = 100, count = 1): Scene
   const queue = new HoldQueue({ isClosed: (holder) => holder !== full && fleet.isAllFull });
   const full: FullWorkers = new FullWorkers(fleet, queue, { queueSize, queueTimeoutMs: 60_000 });
   const table = new PolicyTable({ name: 'tested', policy: leastInflight(policyContext(fleet)) });
-  const chooser = new Chooser(fleet, table, new BodyReader([]), { full });
+  const chooser = new Chooser(fleet, table, { queue, full });
   fleet.onEvent(() => queue.retryHeld());
   const placed: Exchange[] = [];
   const held: Exchange[] = [];
   t.after(() => held.forEach((x) => queue.leave(x)));
   const choose = (x: Exchange): Choice => {
-    const choice = chooser.choose(x);
+    const choice = chooser.place(x);
     if (choice === null || choice instanceof RouterError) return choice;
     if ('legs' in choice) placed.push(x);
     else {
@@ -52,12 +51,12 @@ test('queue that has just come belongs to those who wait, not to who comes in th
   const [first, waits, comes] = [exchangeOf(), exchangeOf(), exchangeOf()];
   choose(first);
   assert.deepEqual(choose(waits), { hold: 'workers_full', maxMs: 60_000 });
-  chooser.release(first);
+  chooser.released(first);
   choose(comes);
   assert.deepEqual(placed, [first], 'nobody has passed by');
   await nextTick();
   assert.deepEqual(placed, [first, waits]);
-  chooser.release(waits);
+  chooser.released(waits);
   // Something has to end or come for those who wait to be asked: here a newcomer.
   choose(exchangeOf());
   await nextTick();
@@ -73,7 +72,7 @@ test('a request that failed at one worker waits for the others, and delays no re
   picky.tried = [workers[0]!];
   choose(picky);
   choose(easy);
-  chooser.release(a);
+  chooser.released(a);
   choose(exchangeOf());
   await nextTick();
   assert.deepEqual(placed, [a, b, easy]);
@@ -94,7 +93,7 @@ test('a size holds for those who come, not for those who were let in before', (t
   again.placer = leastInflight(policyContext(sceneOf(t, 1).fleet));
   assert.deepEqual(choose(again), { hold: 'workers_full', maxMs: 60_000 });
   assert.equal(workers.length, 1);
-  chooser.release(first);
+  chooser.released(first);
 });
 
 test('the patience of its policy is not that of this wait', (t) => {

@@ -1,5 +1,5 @@
 import type { Config } from '../config/options.ts';
-import type { Exchange, Placer } from '../exchange.ts';
+import type { PlacedRequest, Placer } from '../placed-request.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
 import type { Worker } from '../fleet/worker.ts';
@@ -43,7 +43,7 @@ export class FullWorkers implements Placer {
    * Called only while a worker is full or a request is held.
    * @returns the workers that are not full; no worker for a new request while other requests are held
    */
-  withRoom(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
+  withRoom(x: PlacedRequest, workers: readonly Worker[]): readonly Worker[] {
     const open = usable(
       x,
       workers.filter((worker) => !this.#fleet.isFull(worker)),
@@ -56,7 +56,7 @@ export class FullWorkers implements Placer {
     return [];
   }
 
-  hold(x: Exchange): Hold | RouterError {
+  hold(x: PlacedRequest): Hold | RouterError {
     const { queueSize, queueTimeoutMs } = this.#options;
     if (x.placer === null && this.queue.sizeOf(this) >= queueSize) {
       this.shed++;
@@ -67,7 +67,7 @@ export class FullWorkers implements Placer {
     return { hold: 'workers_full', maxMs: queueTimeoutMs };
   }
 
-  nextHeld(held: Iterable<Exchange>): Exchange | null {
+  nextHeld(held: Iterable<PlacedRequest>): PlacedRequest | null {
     const { eligible } = this.#fleet;
     const open = eligible.filter((worker) => !this.#fleet.isFull(worker));
     const hasModels = this.#models !== null && this.#models.areSeveral;

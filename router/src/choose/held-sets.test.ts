@@ -4,7 +4,6 @@ import { test } from 'node:test';
 import { exchangeOf } from '../../test/harness/policy.ts';
 import { promptOf } from '../../test/harness/prompt.ts';
 import { scene, teach, text } from '../../test/harness/rollout-scene.ts';
-import { BodyReader } from '../classify/body-reader.ts';
 import type { Exchange } from '../exchange.ts';
 import { FleetModels } from '../fleet/fleet-models.ts';
 import type { Worker } from '../fleet/worker.ts';
@@ -24,12 +23,12 @@ test('held turns of a model whose workers have no room delay no turn of another 
   const [full, roomy] = [add('full'), add('roomy')];
   teach(s);
   const table = new PolicyTable({ name: 'rollout', policy: s.policy });
-  const chooser = new Chooser(s.fleet, table, new BodyReader([]), { models });
+  const chooser = new Chooser(s.fleet, table, { models });
   const queue: HoldQueue = new HoldQueue({ setOf: (x) => chooser.setOf(x) });
   const held = new Set<Exchange>();
   t.after(() => held.forEach((x) => queue.leave(x)));
   const choose = (x: Exchange): void => {
-    const choice = chooser.choose(x);
+    const choice = chooser.place(x);
     assert.ok(choice !== null && !(choice instanceof RouterError));
     if ('legs' in choice) return void held.delete(x);
     held.add(x);
@@ -49,7 +48,7 @@ test('held turns of a model whose workers have no room delay no turn of another 
   const ends = all[1]!.find((x) => !held.has(x))!;
   ends.outcome = 'complete';
   ends.status = 200;
-  chooser.release(ends);
+  chooser.released(ends);
   table.sessionEnded(ends.session);
   queue.retryHeld();
   await nextTick();

@@ -1,7 +1,6 @@
-import type { Exchange, Placer } from '../exchange.ts';
+import type { PlacedRequest, Placer, StateKey } from '../placed-request.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
-import type { StateKey } from '../phases/exchange-view.ts';
 
 /** The eligible workers that may get a request, and a key that requests with the same workers share. */
 export interface WorkerSet {
@@ -18,7 +17,7 @@ interface Holds {
 }
 
 interface Held {
-  readonly link: ListNode<Exchange>;
+  readonly link: ListNode<PlacedRequest>;
   readonly queue: SetQueue;
   readonly reason: string;
   readonly sinceMs: number;
@@ -30,7 +29,7 @@ interface Held {
 interface SetQueue {
   readonly holder: Placer;
   readonly key: string;
-  readonly held: LinkedList<Exchange>;
+  readonly held: LinkedList<PlacedRequest>;
 }
 
 const ANY: WorkerSet = { key: '', workers: [] };
@@ -38,7 +37,7 @@ const ANY: WorkerSet = { key: '', workers: [] };
 export interface HoldQueueOptions {
   /** Whether a retry for this holder would be in vain because every worker is full. */
   readonly isClosed?: (holder: Placer) => boolean;
-  readonly setOf?: (x: Exchange) => WorkerSet;
+  readonly setOf?: (x: PlacedRequest) => WorkerSet;
 }
 
 /**
@@ -51,7 +50,7 @@ export class HoldQueue {
   readonly #holds: StateKey<Holds> = {};
   readonly #queues = new Map<Placer, Map<string, SetQueue>>();
   readonly #isClosed: (holder: Placer) => boolean;
-  readonly #setOf: (x: Exchange) => WorkerSet;
+  readonly #setOf: (x: PlacedRequest) => WorkerSet;
   #isRetryDue = false;
   #rounds = 0;
 
@@ -91,7 +90,7 @@ export class HoldQueue {
   }
 
   /** `retry` places the exchange again. `expired` is called after `maxMs` in total of holds by this holder. */
-  hold(x: Exchange, reason: string, maxMs: number, holder: Placer, retry: () => void, expired: () => void): void {
+  hold(x: PlacedRequest, reason: string, maxMs: number, holder: Placer, retry: () => void, expired: () => void): void {
     let holds = x.state(this.#holds);
     if (holds === null) x.setState(this.#holds, (holds = { now: null, beforeMs: new Map() }));
     const leftMs = Math.max(0, maxMs - (holds.beforeMs.get(holder) ?? 0));
@@ -109,7 +108,7 @@ export class HoldQueue {
     x.activity = { abort: () => this.leave(x) };
   }
 
-  leave(x: Exchange): void {
+  leave(x: PlacedRequest): void {
     const holds = x.state(this.#holds);
     const entry = holds?.now ?? null;
     if (holds === null || entry === null) return;
@@ -154,7 +153,7 @@ export class HoldQueue {
     for (const queues of this.#queues.values()) yield* queues.values();
   }
 
-  #queueFor(x: Exchange, holder: Placer): SetQueue {
+  #queueFor(x: PlacedRequest, holder: Placer): SetQueue {
     const { key } = comparesItself(holder) ? ANY : this.#setOf(x);
     let queues = this.#queues.get(holder);
     if (queues === undefined) this.#queues.set(holder, (queues = new Map()));
@@ -205,7 +204,7 @@ export class HoldQueue {
     }
   }
 
-  #ask(x: Exchange): void {
+  #ask(x: PlacedRequest): void {
     const entry = this.#heldNow(x);
     // The retry of another exchange may have removed this one.
     if (entry === null) return;
@@ -213,7 +212,7 @@ export class HoldQueue {
     entry.retry();
   }
 
-  #heldNow(x: Exchange): Held | null {
+  #heldNow(x: PlacedRequest): Held | null {
     return x.state(this.#holds)?.now ?? null;
   }
 }

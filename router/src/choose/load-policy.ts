@@ -1,12 +1,25 @@
-import { isPath, policyName, policyNames } from '../config/options/policy-names.ts';
+import type { Needs } from '../placed-request.ts';
+import { type PolicyName, isPath, policyName, policyNames } from '../config/options/policy-names.ts';
 import { importDefault, messageOf } from '../config/user-module.ts';
+import type { Exchange } from '../exchange.ts';
 import { type OnFault, withFaultBoundary } from './fault-boundary.ts';
 import { policies } from './built-in-policies.ts';
-import type { CustomPolicy, Needs, Policy, PolicyContext } from './policy.ts';
+import type { Policy, PolicyContext } from './policy.ts';
 import type { NamedPolicy } from './policy-table.ts';
 import { resultChecks } from './result-checks.ts';
 
-const allNeeds: readonly Needs[] = ['nothing', 'headers', 'key', 'prompt'];
+/** What a user's own policy is given: the same as the built-in ones, and those. */
+export interface CustomPolicyContext extends PolicyContext {
+  /**
+   * A new policy of that name to build on: `{ ...context.builtIn('sticky_least_loaded'), choose(x, workers) { … } }`.
+   */
+  readonly builtIn: (name: PolicyName) => Policy;
+}
+
+/** The default export of a policy module. */
+export type CustomPolicy = (context: CustomPolicyContext) => Policy<Exchange> | Promise<Policy<Exchange>>;
+
+const allNeeds: readonly Needs[] = ['nothing', 'headers', 'key', 'prompt', 'ids'];
 
 /**
  * Makes the built-in policy of that name, or the policy of the module at that path. Throws an error with a message for

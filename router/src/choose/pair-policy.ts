@@ -1,4 +1,4 @@
-import type { Exchange } from '../exchange.ts';
+import type { PlacedRequest } from '../placed-request.ts';
 import type { Role, Worker } from '../fleet/worker.ts';
 import { type Hold, type Policy, sumOfSizes } from './policy.ts';
 import { type NamedPolicy, strength } from './policy-table.ts';
@@ -26,7 +26,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
   const of: Readonly<Record<Half, Policy>> = { prefill: prefill.policy, decode: decode.policy };
   const both = [of.prefill, of.decode] as const;
 
-  function notesOf(x: Exchange): Notes {
+  function notesOf(x: PlacedRequest): Notes {
     const note = x.policyState;
     if (note instanceof Notes && note.owner === pair) return note;
     const notes = new Notes(pair);
@@ -35,7 +35,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
   }
 
   /** Calls one of the two with its own state in place. */
-  function as<T>(half: Half, x: Exchange, call: (policy: Policy) => T): T {
+  function as<T>(half: Half, x: PlacedRequest, call: (policy: Policy) => T): T {
     const notes = notesOf(x);
     x.policyState = notes.of[half];
     try {
@@ -47,7 +47,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
   }
 
   /** The next request among those that one of the two holds. */
-  function nextOf(half: Half, held: readonly Exchange[], workers: readonly Worker[]): Exchange | null {
+  function nextOf(half: Half, held: readonly PlacedRequest[], workers: readonly Worker[]): PlacedRequest | null {
     if (held.length === 0) return null;
     const policy = of[half];
     if (policy.nextHeld === undefined) return held[0]!;
@@ -63,7 +63,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
     }
   }
 
-  const rolesOf = (x: Exchange): readonly Role[] => x.roles ?? ['prefill', 'decode'];
+  const rolesOf = (x: PlacedRequest): readonly Role[] => x.roles ?? ['prefill', 'decode'];
   const ofRole = (workers: readonly Worker[], role: Role): readonly Worker[] =>
     workers.filter((worker) => worker.role === role);
 

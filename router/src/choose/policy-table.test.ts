@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { exchangeOf } from '../../test/harness/policy.ts';
-import type { Needs, Policy } from './policy.ts';
+import type { Needs } from '../placed-request.ts';
+import type { Policy } from './policy.ts';
 import { type NamedPolicy, PolicyTable } from './policy-table.ts';
 
 function named(name: string, needs: Needs = 'nothing', rest: Partial<Policy> = {}): NamedPolicy {

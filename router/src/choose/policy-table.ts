@@ -1,6 +1,6 @@
-import type { Exchange } from '../exchange.ts';
+import type { Needs, PlacedRequest } from '../placed-request.ts';
 import type { Worker } from '../fleet/worker.ts';
-import { type IndexSize, type Needs, type Policy, sumOfSizes } from './policy.ts';
+import { type IndexSize, type Policy, sumOfSizes } from './policy.ts';
 
 /** A policy, and the name that the configuration gives for it. */
 export interface NamedPolicy {
@@ -9,7 +9,7 @@ export interface NamedPolicy {
 }
 
 /** The higher, the more of a request must be known before the policy can choose. */
-export const strength: Readonly<Record<Needs, number>> = { nothing: 0, headers: 1, key: 2, prompt: 3 };
+export const strength: Readonly<Record<Needs, number>> = { nothing: 0, headers: 1, key: 2, prompt: 3, ids: 4 };
 
 /** Which policy chooses: one for all models, and others for the models that have their own. Can change at run time. */
 export class PolicyTable {
@@ -44,18 +44,18 @@ export class PolicyTable {
     return true;
   }
 
-  for(x: Exchange): Policy {
+  for(x: PlacedRequest): Policy {
     if (!this.needsModel) return this.#usual.policy;
     return (this.#byModel.get(x.model) ?? this.#usual).policy;
   }
 
   /** The name of the policy that `for` returns. */
-  nameFor(x: Exchange): string {
+  nameFor(x: PlacedRequest): string {
     return (this.#byModel.get(x.model) ?? this.#usual).name;
   }
 
   /** Whether the default policy can choose for this session without the body. */
-  knowsSession(x: Exchange): boolean {
+  knowsSession(x: PlacedRequest): boolean {
     return this.#usual.policy.knowsSession?.(x) ?? false;
   }
 

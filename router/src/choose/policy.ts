@@ -1,20 +1,11 @@
 import type { Config } from '../config/options.ts';
-import type { PolicyName } from '../config/options/policy-names.ts';
-import type { Candidate, Exchange, Placer } from '../exchange.ts';
 import type { MoveReason } from '../fleet/session-move.ts';
+import type { Candidate, Needs, PlacedRequest, Placer } from '../placed-request.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import type { RouterError } from '../kit/errors.ts';
 import type { Random } from '../kit/rng.ts';
 import type { StateMap } from './state.ts';
-
-/**
- * What a policy must know of a request before it can choose. Each level costs more than the one before:
- * - `headers`: keys in headers (`exchange.key`);
- * - `key`: keys in headers, or else in the body, which must then be complete;
- * - `prompt`: as `key`, and `exchange.prompt`; the body must always be complete.
- */
-export type Needs = 'nothing' | 'headers' | 'key' | 'prompt';
 
 /** The request waits although workers are eligible: for which reason, and how long at most. */
 export interface Hold {
@@ -44,19 +35,19 @@ export interface MoveWhy {
  * Chooses workers. It returns the best placement. When an attempt failed it is called again, without the workers that
  * failed, so its next answer is the best of the rest at that moment.
  */
-export interface Policy extends Placer {
+export interface Policy<X extends PlacedRequest = PlacedRequest> extends Placer<X> {
   readonly needs: Needs;
   /** Called when the head was read and named a session. True: the policy can choose without the body. */
-  knowsSession?(x: Exchange): boolean;
+  knowsSession?(x: X): boolean;
   /** @param workers eligible and untried, at least one, in the order of the fleet */
-  choose(x: Exchange, workers: readonly Worker[]): Placement | Hold;
+  choose(x: X, workers: readonly Worker[]): Placement | Hold;
   /**
    * Why it chose `to` for a session whose last request went to `from`, which was one of the workers it was given.
    * Called after `choose` and before `begun`, for moved sessions only. The default reason is `policy`.
    */
-  whyMoved?(x: Exchange, from: Worker, to: Worker): MoveWhy;
+  whyMoved?(x: X, from: Worker, to: Worker): MoveWhy;
   /** The choice is counted as in flight. Called in the same tick, before another choice is made. */
-  begun?(x: Exchange, worker: Worker): void;
+  begun?(x: X, worker: Worker): void;
   /** The client said that the session has ended. @returns whether the policy knew the session */
   sessionEnded?(session: string): boolean;
   /** Where the requests of this session go; null if not decided. A policy without this method keeps no sessions. */
@@ -64,14 +55,14 @@ export interface Policy extends Placer {
   /** The worker's KV cache was flushed, or its weights were replaced. */
   flushed?(worker: Worker): void;
   /** The workers that `choose` compared, if it does not compare all: `costs` and `explain` are asked about those. Called right after it. */
-  compared?(x: Exchange, workers: readonly Worker[]): readonly Worker[];
+  compared?(x: X, workers: readonly Worker[]): readonly Worker[];
   /**
    * What it ranks these workers by, at their index in `costs`: the lowest is best. Called right after `choose` with the same arguments,
    * to find the workers that `explain` is asked about. Without it those are the first ones of the fleet.
    */
-  costs?(x: Exchange, workers: readonly Worker[], costs: Float64Array): void;
+  costs?(x: X, workers: readonly Worker[], costs: Float64Array): void;
   /** What speaks for and against each of these workers. Called right after `choose`, before `begun`, for a few of its workers. */
-  explain?(x: Exchange, workers: readonly Worker[]): Candidate[];
+  explain?(x: X, workers: readonly Worker[]): Candidate[];
   /** The size of its index of prompts, for metrics. A policy without this method has no index. */
   indexSize?(): IndexSize;
   /** The current state in a few numbers, for `GET /policies`. */
@@ -102,20 +93,9 @@ export interface SwapGate extends Placer {
   /** A worker is closed. */
   readonly isActive: boolean;
   /** The open ones, for a request that any of them may serve; all if those that are open cannot serve it. */
-  openOf(x: Exchange, workers: readonly Worker[]): readonly Worker[];
+  openOf(x: PlacedRequest, workers: readonly Worker[]): readonly Worker[];
   /** What becomes of a request with this placement; null: it may go on. */
-  admit(x: Exchange, placement: Placement): Hold | RouterError | null;
+  admit(x: PlacedRequest, placement: Placement): Hold | RouterError | null;
 }
 
 export type PolicyFactory = (context: PolicyContext) => Policy;
-
-/** What a user's own policy is given: the same as the built-in ones, and those. */
-export interface CustomPolicyContext extends PolicyContext {
-  /**
-   * A new policy of that name to build on: `{ ...context.builtIn('sticky_least_loaded'), choose(x, workers) { … } }`.
-   */
-  readonly builtIn: (name: PolicyName) => Policy;
-}
-
-/** The default export of a policy module. */
-export type CustomPolicy = (context: CustomPolicyContext) => Policy | Promise<Policy>;

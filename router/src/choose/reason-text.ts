@@ -1,4 +1,4 @@
-import type { Exchange, Waiting } from '../exchange.ts';
+import type { PlacedRequest, Waiting } from '../placed-request.ts';
 import type { MoveReason } from '../fleet/session-move.ts';
 
 const moveTexts: Readonly<Record<MoveReason, string>> = {
@@ -80,7 +80,7 @@ export function waitText({ reason, limitMs }: Waiting): string {
 export const heldForText = (reason: string): string => waitTextOf(reason).waitsFor;
 
 /** As text: `new`, `home`, `moved: worker unhealthy`, `retry`, `target`, `policy`; `held` without a worker. */
-export function reasonText({ why, move, placement, heldFor }: Exchange): string {
+export function reasonText({ why, move, placement, heldFor }: PlacedRequest): string {
   if (placement === null) return heldFor === null ? '' : 'held';
   return why === 'moved' && move !== null ? `moved: ${moveText(move)}` : why;
 }

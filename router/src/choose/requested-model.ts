@@ -1,35 +1,15 @@
-import type { Exchange } from '../exchange.ts';
+import type { PlacedRequest } from '../placed-request.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 
 /** At most this many model names are listed in an error message. */
 const MAX_NAMES = 8;
-const MODEL_PATH = '/v1/models/';
-/** SGLang 0.5.23 accepts this as "no model named", and its clients send it. */
-const UNNAMED = 'default';
-
-/**
- * Where workers serve different models: finds the model of a request whose body was read. Engines load adapters at run time, so workers
- * are asked again before a model counts as unknown.
- */
-export function findModel(x: Exchange, models: FleetModels, then: () => void): void {
-  const first = models.firstLook();
-  if (first !== null) return void first.then(() => findModel(x, models, then));
-  x.model ||= modelOf(x.path);
-  x.model = models.alias?.(x.model) ?? x.model;
-  if (x.model === '' || models.isServed(x.model)) return then();
-  if (x.model === UNNAMED) {
-    x.model = '';
-    return then();
-  }
-  void models.lookFor(x.model).then(then);
-}
 
 /**
  * The error of a request whose model no worker is known to serve, in the words of the OpenAI API; null: its model exists, or it has none.
  */
-export function unknownModel({ model }: Exchange, models: FleetModels): RouterError | null {
+export function unknownModel({ model }: PlacedRequest, models: FleetModels): RouterError | null {
   if (model === '' || models.isServed(model)) return null;
   const { unread } = models;
   if (unread.length > 0) return notYetKnown(model, unread);
@@ -48,15 +28,4 @@ function notYetKnown(model: string, unread: readonly Worker[]): RouterError {
     `No worker is known to serve the model \`${model}\`, and the models of ${unread.length} workers are not known yet: ` +
     `${ids.join(', ')}${more}. Retry after retry-after. See GET /workers; remove a worker that does not start (DELETE /workers/ID).`;
   return new RouterError('no_available_workers', message);
-}
-
-/** The model that the path asks about, or ''. */
-const modelOf = (path: string): string => (path.startsWith(MODEL_PATH) ? decoded(path.slice(MODEL_PATH.length)) : '');
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

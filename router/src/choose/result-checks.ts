@@ -1,4 +1,4 @@
-import type { Candidate } from '../exchange.ts';
+import type { Candidate } from '../placed-request.ts';
 import type { Leg, Placement, Worker } from '../fleet/worker.ts';
 import type { Hold, IndexSize, MoveWhy, Policy } from './policy.ts';
 import { isMoveReason } from './reason-text.ts';

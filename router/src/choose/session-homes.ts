@@ -1,5 +1,4 @@
-import { groupOf } from '../classify/routing-keys.ts';
-import type { Exchange } from '../exchange.ts';
+import type { PlacedRequest } from '../placed-request.ts';
 import type { Move, MoveReason, Why } from '../fleet/session-move.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { MoveWhy } from './policy.ts';
@@ -38,7 +37,6 @@ export interface SessionHome {
 export class SessionHomes {
   /** Total moves by reason. */
   readonly movesByReason = new Map<MoveReason, number>();
-  onMoved: (x: Exchange, move: Move) => void = () => {};
   readonly #homes = new Map<string, SessionHome>();
   readonly #nowMs: () => number;
   readonly #ttlMs: () => number;
@@ -57,6 +55,9 @@ export class SessionHomes {
     this.#ttlMs = ttlMs;
     this.#maxSessions = maxSessions;
   }
+
+  /** May be replaced. */
+  onMoved(_x: PlacedRequest, _move: Move): void {}
 
   get size(): number {
     return this.#homes.size;
@@ -81,7 +82,7 @@ export class SessionHomes {
    *
    * @returns the worker that the session left, to be passed to `moved`, or null
    */
-  placed(x: Exchange, to: Worker): Worker | null {
+  placed(x: PlacedRequest, to: Worker): Worker | null {
     const nowMs = this.#nowMs();
     const home = this.#homes.get(x.session);
     if (home === undefined) {
@@ -101,7 +102,7 @@ export class SessionHomes {
     return worker;
   }
 
-  moved(x: Exchange, from: Worker, to: Worker, { reason, savedSecs = 0 }: MoveWhy): void {
+  moved(x: PlacedRequest, from: Worker, to: Worker, { reason, savedSecs = 0 }: MoveWhy): void {
     const home = this.#homes.get(x.session)!;
     const move: Move = { session: x.session, from: from.url, to: to.url, reason, savedSecs, atMs: home.sinceMs };
     x.move = move;
@@ -114,7 +115,7 @@ export class SessionHomes {
   }
 
   /** The request has ended or failed. */
-  released(x: Exchange): void {
+  released(x: PlacedRequest): void {
     const home = this.#homes.get(x.session);
     if (home === undefined) return;
     // The session may have been forgotten and opened again since then.
@@ -146,10 +147,10 @@ export class SessionHomes {
     }
   }
 
-  #open(x: Exchange, worker: Worker, nowMs: number): void {
-    const { session, why } = x;
+  #open(x: PlacedRequest, worker: Worker, nowMs: number): void {
+    const { session, group, why } = x;
     const times = { sinceMs: nowMs, lastMs: nowMs };
-    const home = { worker, group: groupOf(x), ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null };
+    const home = { worker, group, ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null };
     this.#homes.set(session, home);
     while (this.#homes.size > this.#maxSessions) this.#forgetOldest();
   }

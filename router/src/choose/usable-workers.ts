@@ -1,4 +1,4 @@
-import type { Exchange } from '../exchange.ts';
+import type { PlacedRequest } from '../placed-request.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 
@@ -8,7 +8,7 @@ const NO_WORKERS: readonly Worker[] = [];
  * The workers whose role the exchange needs: all of them, unless it needs a pair. None if one of the roles has no
  * worker.
  */
-export function usable({ roles }: Exchange, workers: readonly Worker[]): readonly Worker[] {
+export function usable({ roles }: PlacedRequest, workers: readonly Worker[]): readonly Worker[] {
   if (roles === null) return workers;
   if (!roles.every((role) => workers.some((worker) => worker.role === role))) return NO_WORKERS;
   return workers.filter((worker) => roles.includes(worker.role));
@@ -16,7 +16,7 @@ export function usable({ roles }: Exchange, workers: readonly Worker[]): readonl
 
 /** Applies slow start to each role separately, because a pair needs a worker of both. */
 export function withoutSpared(
-  { roles }: Exchange,
+  { roles }: PlacedRequest,
   workers: readonly Worker[],
   slowStart: SlowStart,
 ): readonly Worker[] {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { exchangeOf } from '../../test/harness/policy.ts';
 import { loadConfig } from '../config/load.ts';
 import type { KeyOrder, SessionField } from '../config/options/routing.ts';
 import { Exchange } from '../exchange.ts';
@@ -7,7 +8,7 @@ import type { ResultListener } from '../wire/result.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';
 import type { Sink } from '../wire/sink.ts';
-import { BodyReader } from './body-reader.ts';
+import { BodyReader, FactReader } from './body-reader.ts';
 import { classify } from './classify.ts';
 import { keyOrders } from './routing-keys.ts';
 
@@ -305,4 +306,25 @@ test('no prompt: none is made up', () => {
   for (const body of ['', '{}', '{"prompt":null}', '{"prompt":7}', '{"text":', 'x'.repeat(100)]) {
     assert.equal(read([], body).prompt, null, body);
   }
+});
+
+test('a policy that needs nothing has its exchange at once; one that needs more has what it needs', () => {
+  const reader = new BodyReader(keyOrders.turnout([]));
+  const body = JSON.stringify({ model: 'm', user: 'u', prompt: 'p'.repeat(100) });
+  const seen = Object.fromEntries(
+    (['nothing', 'headers', 'key', 'prompt', 'ids'] as const).map((needs) => {
+      const x = exchangeOf({ headers: ['content-type: application/json', `content-length: ${body.length}`], body });
+      let calls = 0;
+      new FactReader({ needs, needsModel: false, knowsSession: () => false }, reader).prepare(x, () => calls++);
+      assert.equal(calls, 1);
+      return [needs, [x.key?.value ?? null, x.prompt?.bytes ?? null]];
+    }),
+  );
+  assert.deepEqual(seen, {
+    nothing: [null, null],
+    headers: [null, null],
+    key: ['u', null],
+    prompt: ['u', 100],
+    ids: ['u', 100],
+  });
 });

@@ -1,9 +1,14 @@
+import { asksMetadata } from '../engines/generation.ts';
 import type { Exchange, RoutingKey } from '../exchange.ts';
+import type { FleetModels } from '../fleet/fleet-models.ts';
 import { copiedTogether } from '../kit/copy-slices.ts';
+import type { Needs } from '../placed-request.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { after } from '../threads/worker-thread.ts';
 import type { RequestBody } from '../wire/request-body.ts';
+import type { RequestHead } from '../wire/request-head.ts';
 import { type BodyFacts, type BodyQuestion, BodyScan, nothingSaid } from './body-scan.ts';
+import { readPromptIds } from './prompt-ids.ts';
 import { type KeyPlace, groupOf, headerKeyText } from './routing-keys.ts';
 
 const NOWHERE: readonly KeyPlace[] = [];
@@ -114,4 +119,96 @@ function headerKey(x: Exchange, { kind, name }: KeyPlace): RoutingKey | null {
   if (name === 'x-request-id' && x.isRequestIdOurs) return null;
   const value = x.head.get(name);
   return value === undefined || value === '' ? null : { kind, value: headerKeyText(value), source: `header:${name}` };
+}
+
+/** What the policies must know of requests. */
+export interface NeededFacts {
+  readonly needs: Needs;
+  /** Whether the model of a request decides which policy chooses. */
+  readonly needsModel: boolean;
+  /** Whether the policy can choose for the session without the body. */
+  knowsSession(x: Exchange): boolean;
+}
+
+const MODEL_PATH = '/v1/models/';
+/** SGLang 0.5.23 accepts this as "no model named", and its clients send it. */
+const UNNAMED = 'default';
+
+/** Reads what placement needs of a request: from its head, and if that is not enough, from its body. */
+export class FactReader {
+  readonly #needed: NeededFacts;
+  readonly #reader: BodyReader;
+  readonly #models: FleetModels | null;
+
+  /** @param models null: all workers serve the same models */
+  constructor(needed: NeededFacts, reader: BodyReader, models: FleetModels | null = null) {
+    this.#needed = needed;
+    this.#reader = reader;
+    this.#models = models;
+  }
+
+  /** Calls `then` when all is known: at once, or when the body is complete. */
+  prepare(x: Exchange, then: () => void): void {
+    if (x.target !== null) return then();
+    x.readsState = asksMetadata(x.head.method, x.path);
+    const { needs } = this.#needed;
+    const models = this.#models?.areSeveral === true ? this.#models : null;
+    const needsModel = this.#needed.needsModel || models !== null;
+    if (needs === 'nothing' && !needsModel) {
+      // Set by a plugin.
+      if (x.key !== null) x.group = groupOf(x);
+      return then();
+    }
+    const isKeyKnown = this.#reader.readHead(x);
+    // The content-length, or for a chunked body the bytes that have arrived.
+    x.bodyBytes = Math.max(0, x.head.contentLength, x.body.bytes);
+    const hasEnough = needs === 'headers' || needs === 'nothing' || (needs === 'key' && isKeyKnown);
+    if (!needsModel && (hasEnough || (x.session !== '' && this.#needed.knowsSession(x)))) return then();
+    if (!canWaitFor(x.head)) return then();
+    x.body.whenComplete(() => {
+      x.bodyBytes = x.body.bytes;
+      const next = models === null ? then : () => findModel(x, models, then);
+      if (needs === 'ids') this.#reader.readBody(x, true, () => readIds(x, next));
+      else this.#reader.readBody(x, needs === 'prompt', next);
+    });
+  }
+}
+
+/**
+ * Where workers serve different models: finds the model of a request whose body was read. Engines load adapters at run time, so workers
+ * are asked again before a model counts as unknown.
+ */
+function findModel(x: Exchange, models: FleetModels, then: () => void): void {
+  const first = models.firstLook();
+  if (first !== null) return void first.then(() => findModel(x, models, then));
+  x.model ||= modelOf(x.path);
+  x.model = models.alias?.(x.model) ?? x.model;
+  if (x.model === '' || models.isServed(x.model)) return then();
+  if (x.model === UNNAMED) {
+    x.model = '';
+    return then();
+  }
+  void models.lookFor(x.model).then(then);
+}
+
+function readIds(x: Exchange, then: () => void): void {
+  x.promptIds = x.prompt && readPromptIds(x.body, x.prompt.field);
+  then();
+}
+
+/** Whether to wait for the whole body. A chunked body that is not JSON may never end, or wait for the response. */
+function canWaitFor(head: RequestHead): boolean {
+  if (head.isChunked) return /[/+]json\b/i.test(head.get('content-type') ?? '');
+  return head.contentLength <= MAX_LOOKED_BYTES;
+}
+
+/** The model that the path asks about, or ''. */
+const modelOf = (path: string): string => (path.startsWith(MODEL_PATH) ? decoded(path.slice(MODEL_PATH.length)) : '');
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }

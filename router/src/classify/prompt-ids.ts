@@ -1,13 +1,7 @@
 import { MemberFinder, readString } from '../kit/json-scan.ts';
+import type { PromptIds } from '../placed-request.ts';
 import type { RequestBody } from '../wire/request-body.ts';
 import type { promptFields } from './prompt.ts';
-
-/** A prompt that the client sent as tokens. */
-export interface PromptIds {
-  readonly ids: Int32Array;
-  /** Prompts with different salts share no cached block. */
-  readonly salt: string | null;
-}
 
 /** The `promptFields` that may hold ids. */
 const idFields = ['input_ids', 'token_ids', 'prompt'] satisfies (typeof promptFields)[number][];

@@ -1,5 +1,5 @@
 import type { Prompt } from '../exchange.ts';
-import { hashBlocks, hashBytes, unitsOf } from '../kit/block-hash.ts';
+import { MAX_BLOCK_BYTES, hashBlocks, hashBytes, unitsOf } from '../kit/block-hash.ts';
 
 /**
  * The fields of prompts, in order of preference: SGLang's /generate, vLLM's /inference/v1/generate, completions (a
@@ -9,9 +9,6 @@ export const promptFields = ['input_ids', 'text', 'token_ids', 'prompt', 'messag
 
 /** Bytes of text per token without a count: the average of common tokenizers for English and code. */
 const TEXT_BYTES_PER_TOKEN = 4;
-
-/** Half a million tokens of text: inserting the blocks of 16 MB at once would take a policy 15 ms. */
-export const MAX_BLOCK_BYTES = unitsOf(4_096);
 
 /** Bytes that are sampled to estimate the size of one id. */
 const SAMPLE_BYTES = 512;

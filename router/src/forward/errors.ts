@@ -1,5 +1,4 @@
 import { STATUS_CODES } from 'node:http';
-import type { Hold } from '../choose/policy.ts';
 import type { Exchange } from '../exchange.ts';
 import { type ErrorFormat, type ErrorCode, RouterError } from '../kit/errors.ts';
 import { type ResponseHead, ownHead } from '../wire/response-head.ts';
@@ -124,10 +123,6 @@ const cutMessages: Readonly<Record<CutCode, string>> = {
 
 /** The error of a truncated response. */
 export const cutError = (code: CutCode): RouterError => new RouterError(code, cutMessages[code]);
-
-/** The policy held the request for as long as it may. */
-export const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>
-  new RouterError('queue_timeout', `Held for ${maxMs} ms (${hold}). Retry later.`);
 
 /** Answers with the router's own error: the whole answer, none of it the engine's. */
 export function sendError(sink: Sink, error: RouterError, format: ErrorFormat): void {

@@ -124,3 +124,6 @@ function mix(word: number): number {
   mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
   return mixed ^ (mixed >>> 16);
 }
+
+/** Bytes of a prompt that are hashed, half a million tokens of text: inserting the blocks of 16 MB at once would take a policy 15 ms. */
+export const MAX_BLOCK_BYTES = unitsOf(4_096);

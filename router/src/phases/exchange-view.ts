@@ -1,8 +1,11 @@
-import type { Candidate, FailedAttempt, Outcome, Prompt, RoutingKey, Seam } from '../exchange.ts';
+import type { FailedAttempt, Seam } from '../exchange.ts';
 import type { Move, Why } from '../fleet/session-move.ts';
+import type { Candidate, Outcome, Prompt, RoutingKey, StateKey } from '../placed-request.ts';
 import type { Usage } from '../engines/usage.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import type { RouterError } from '../kit/errors.ts';
+
+export type { StateKey } from '../placed-request.ts';
 
 /** The head of a request. Fields that a plugin drops or adds are dropped or added in what the engine gets. */
 export interface RequestHeadView {
@@ -37,29 +40,6 @@ export interface RequestBodyView {
   whenJoined(then: (bytes: Buffer) => void): void;
   /** All of it in one buffer; only once it is complete. The buffer must not be changed. */
   join(): Buffer;
-}
-
-/**
- * Names the state that a plugin keeps of each request: a constant of the plugin, so that only the plugin has it. The state is released
- * with the request.
- *
- * @example
- * const sentAt: StateKey<number> = {};
- * const times: Plugin = {
- *   name: 'times',
- *   requestBody(x, body) {
- *     x.setState(sentAt, performance.now());
- *     return body;
- *   },
- *   finished(x) {
- *     const ms = x.state(sentAt);
- *     if (ms !== null) console.log(performance.now() - ms);
- *   },
- * };
- */
-export interface StateKey<State> {
-  /** Never there: it carries the type. */
-  readonly type?: (state: State) => State;
 }
 
 /** One request and its response, as plugins and policies see it. Members that are not readonly may be set, in the phases that say so. */

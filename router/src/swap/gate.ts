@@ -1,10 +1,9 @@
 import type { Hold, SwapGate } from '../choose/policy.ts';
 import type { HoldQueue } from '../choose/hold-queue.ts';
 import { usable } from '../choose/usable-workers.ts';
-import type { Exchange } from '../exchange.ts';
 import { type Placement, REASONS, type Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
-import type { StateKey } from '../phases/exchange-view.ts';
+import type { PlacedRequest, StateKey } from '../placed-request.ts';
 
 /**
  * What happens to new requests for a closed engine.
@@ -68,7 +67,7 @@ export class Gate implements SwapGate {
     });
   }
 
-  openOf(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
+  openOf(x: PlacedRequest, workers: readonly Worker[]): readonly Worker[] {
     const open = usable(
       x,
       workers.filter(({ engineUrl }) => !this.#closed.has(engineUrl)),
@@ -76,7 +75,7 @@ export class Gate implements SwapGate {
     return open.length > 0 ? open : workers;
   }
 
-  admit(x: Exchange, { legs }: Placement): Hold | RouterError | null {
+  admit(x: PlacedRequest, { legs }: Placement): Hold | RouterError | null {
     // A plugin may have named a worker that no policy gets.
     if (legs.some(({ worker }) => (worker.reasons & (REASONS.version | REASONS.paused)) !== 0)) return this.#refuse();
     const closed = legs.map(({ worker }) => this.#closed.get(worker.engineUrl)).filter((how) => how !== undefined);
@@ -103,9 +102,9 @@ const notReady = (): RouterError =>
   );
 
 /** How long the client lets its request wait. */
-function waitOf({ head }: Exchange, { waitMs }: GateOptions): number | RouterError {
-  const text = head.get(DRAIN_TIMEOUT_HEADER);
-  if (text === undefined || text === null) return waitMs;
+function waitOf(x: PlacedRequest, { waitMs }: GateOptions): number | RouterError {
+  const text = x.header(DRAIN_TIMEOUT_HEADER);
+  if (text === undefined) return waitMs;
   const secs = Number(text);
   if (text.trim() !== '' && secs >= 0 && secs <= 86_400) return secs * 1000;
   return new RouterError('bad_request', `${DRAIN_TIMEOUT_HEADER} must be a number of seconds, 0 to 86400.`);

@@ -14,6 +14,7 @@ const order = [
   'generation',
   'engines',
   'fleet',
+  'placed-request.ts',
   // The record of an exchange names its plugins, and a plugin is called with the record: one entry.
   'exchange.ts plugin.ts phases',
   'weights',
@@ -76,6 +77,16 @@ test('a file imports from its own folder and from those before it', () => {
 test('only the pipeline and the composition root know the forwarder', () => {
   const users = sources.filter((file) => importsOf(file).includes('forward/forward.ts'));
   assert.deepEqual(users.toSorted(), ['assembly/request-path.ts', 'pipeline.ts', 'stages.ts']);
+});
+
+test('placement knows no sockets, bodies and exchanges, and the request path knows nothing else of its folder', () => {
+  const others = /^(wire|phases|classify|admit)\/|^exchange\.ts$/;
+  const ofChoose = sources.filter((file) => file.startsWith('choose/'));
+  const users = ofChoose.filter((file) => importsOf(file).some((imported) => others.test(imported)));
+  assert.deepEqual(users, ['choose/load-policy.ts'], 'a policy of a user gets the exchange');
+  const path = sources.filter((file) => /^(pipeline|stages|ends)\.ts$|^forward\/(?!control\/)/.test(file));
+  const used = new Set(path.flatMap(importsOf).filter((imported) => imported.startsWith('choose/')));
+  assert.deepEqual([...used].toSorted(), ['choose/choose.ts', 'choose/reason-text.ts']);
 });
 
 test('only the sim verb imports the simulator, which imports no more of the router than tools and the names of control paths', () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type { PolicyContext } from '../../src/choose/policy.ts';
 import { memoryStore } from '../../src/choose/state.ts';
+import { readPromptIds } from '../../src/classify/prompt-ids.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/options.ts';
 import { Exchange, type Prompt } from '../../src/exchange.ts';
@@ -74,6 +75,8 @@ export function exchangeOf(known: Known = {}): Exchange {
   x.group = known.group ?? '';
   x.model = known.model ?? '';
   x.prompt = known.prompt ?? null;
+  x.promptIds = x.prompt && readPromptIds(body, x.prompt.field);
+  x.bodyBytes = Math.max(0, head.contentLength, body.bytes);
   x.isLastTurn = known.isLastTurn ?? false;
   x.timeoutMs = known.timeoutMs ?? null;
   return x;

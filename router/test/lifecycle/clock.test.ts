@@ -13,7 +13,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
   const keepers = [
     'choose/policies/manual.ts',
     'choose/policies/sticky-least-loaded.ts',
-    'choose/rollout/saved-homes.ts',
+    'choose/rollout/open-sessions.ts',
     'fleet/health-watch.ts',
     'recorder/thread/store/expiry.ts',
     'recorder/thread/store/store-calls.ts',

@@ -1,4 +1,4 @@
-import type { Exchange } from '../../exchange.ts';
+import type { PlacedRequest } from '../../placed-request.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { isImbalanced } from '../imbalance.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
@@ -15,7 +15,7 @@ export function bucket({ fleet, nowMs, options }: PolicyContext): Policy {
   const bands = new PromptBands(options.bucketAdjustIntervalSecs * 1_000, nowMs());
   const ties = new TieBreaker();
   const load = (worker: Worker): number => fleet.load(worker);
-  const inBand = (x: Exchange, workers: readonly Worker[]): readonly Worker[] => {
+  const inBand = (x: PlacedRequest, workers: readonly Worker[]): readonly Worker[] => {
     if (x.prompt === null || isImbalanced(fleet, workers, options)) return workers;
     const [first, end] = bands.membersFor(x.prompt.bytes, workers.length);
     return workers.slice(first, end);

@@ -1,7 +1,6 @@
-import { MAX_BLOCK_BYTES } from '../../classify/prompt.ts';
-import type { Exchange, Prompt } from '../../exchange.ts';
+import type { PlacedRequest, Prompt } from '../../placed-request.ts';
 import type { Worker } from '../../fleet/worker.ts';
-import { unitsOf } from '../../kit/block-hash.ts';
+import { MAX_BLOCK_BYTES, unitsOf } from '../../kit/block-hash.ts';
 import { isImbalanced } from '../imbalance.ts';
 import { ListedWorkers } from '../listed-workers.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
@@ -34,9 +33,9 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
   /** By their slots: the blocks of the prompt that they have. */
   let matches = new Int32Array(64);
   /** The exchange of the last choice. */
-  let asked: Exchange | null = null;
+  let asked: PlacedRequest | null = null;
 
-  const lookUp = (x: Exchange, workers: readonly Worker[]): void => {
+  const lookUp = (x: PlacedRequest, workers: readonly Worker[]): void => {
     if (matches.length < fleet.inFlight.length) matches = new Int32Array(fleet.inFlight.length);
     const path = x.prompt === null ? NO_BLOCKS : pathOf(x.prompt);
     if (workers.length > FEW) {
@@ -65,7 +64,7 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
   };
 
   /** Looks up a worker that was not among those. */
-  const add = (x: Exchange, worker: Worker): void => {
+  const add = (x: PlacedRequest, worker: Worker): void => {
     if (compared.includes(worker)) return;
     compared = [...compared, worker];
     matches[worker.slot] = x.prompt === null ? 0 : index.match(worker.slot, pathOf(x.prompt));

@@ -1,7 +1,6 @@
-import { type PromptIds, readPromptIds } from '../../classify/prompt-ids.ts';
 import { openKvEventFeed } from '../../engines/kv-events-feed.ts';
 import { whyNoKvEvents } from '../../engines/kv-events-package.ts';
-import type { Exchange } from '../../exchange.ts';
+import type { PlacedRequest } from '../../placed-request.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { KvFeeds, type OpenFeed } from '../kv-index/kv-feeds.ts';
 import { KvIndex } from '../kv-index/kv-index.ts';
@@ -33,17 +32,16 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
   /** How many tokens the prompt has that was looked up last; -1: it did not come as ids. */
   let askedTokens = -1;
   /** The exchange of the last choice. */
-  let asked: Exchange | null = null;
+  let asked: PlacedRequest | null = null;
 
   const load = (worker: Worker): number => fleet.load(worker);
-  const count = ({ prompt }: Exchange, { slot }: Worker, sign: 1 | -1): void => {
+  const count = ({ prompt }: PlacedRequest, { slot }: Worker, sign: 1 | -1): void => {
     inFlight[slot] = (inFlight[slot] ?? 0) + sign * (prompt?.tokens ?? 0);
   };
-  const idsOf = ({ prompt, body }: Exchange): PromptIds | null => prompt && readPromptIds(body, prompt.field);
 
   /** Sets in `cached`, by slot, how many tokens of the prompt these workers hold. */
-  const lookUp = (x: Exchange, workers: readonly Worker[]): void => {
-    const prompt = idsOf(x);
+  const lookUp = (x: PlacedRequest, workers: readonly Worker[]): void => {
+    const prompt = x.promptIds;
     askedTokens = prompt?.ids.length ?? -1;
     if (prompt === null) return;
     const { ids, salt } = prompt;
@@ -60,7 +58,7 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
   const cost = ({ slot }: Worker): number => askedTokens - cached[slot]! + (inFlight[slot] ?? 0);
 
   return {
-    needs: 'prompt',
+    needs: 'ids',
     choose(x, workers) {
       lookUp(x, workers);
       asked = x;

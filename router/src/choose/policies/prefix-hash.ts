@@ -1,4 +1,4 @@
-import type { Prompt } from '../../exchange.ts';
+import type { Prompt } from '../../placed-request.ts';
 import { blockCount } from '../../kit/block-hash.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
 import { WorkerRing } from '../worker-ring.ts';

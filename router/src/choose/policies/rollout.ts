@@ -1,4 +1,4 @@
-import type { Candidate, Exchange } from '../../exchange.ts';
+import type { Candidate, PlacedRequest } from '../../placed-request.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';
 import type { Hold, Policy, PolicyContext } from '../policy.ts';
 import { Cheapest } from '../rollout/cheapest.ts';
@@ -37,7 +37,7 @@ export function rollout(context: PolicyContext): Policy {
   const hasResidency = (): boolean => maxWaitMs > 0 && workload.hasTurns && workload.hasEndSignals;
 
   /** Only rollouts are held: not requests without a session, nor those with a deadline. */
-  const mayWait = (x: Exchange, { session }: RolloutRequest): boolean =>
+  const mayWait = (x: PlacedRequest, { session }: RolloutRequest): boolean =>
     session?.isProven === true && x.timeoutMs === null;
 
   /** Tokens of the session's first prompt that the worker has in its cache. */
@@ -103,7 +103,7 @@ export function rollout(context: PolicyContext): Policy {
       tracker.expire();
       const state = roomy(workers);
       if (state === null) return null;
-      let next: Exchange | null = null;
+      let next: PlacedRequest | null = null;
       let nextSecs = -Infinity;
       let first = -Infinity;
       const { turnSecs, turnTokens } = workload;

@@ -1,13 +1,14 @@
-import type { Exchange } from '../../exchange.ts';
+import type { PlacedRequest } from '../../placed-request.ts';
 import type { IndexedSetMember } from '../../kit/indexed-set.ts';
 import { LinkedList, type ListNode } from '../../kit/linked-list.ts';
 import { hash32 } from '../../kit/hash.ts';
+import type { StateMap } from '../state.ts';
 import type { WorkerState } from './worker-state.ts';
 
 /** An idle session ends after this time until the gaps between turns are known (ms). */
 const FIRST_TTL_MS = 600_000;
 const MIN_TTL_MS = 60_000;
-export const MAX_TTL_MS = 7_200_000;
+const MAX_TTL_MS = 7_200_000;
 /** A session may be idle for this many times the longest gap seen. */
 const GAPS = 4;
 /** Gaps that must be seen before the longest one counts. */
@@ -73,7 +74,7 @@ export class OpenSession implements IndexedSetMember {
   /** Turns in flight. */
   inFlight = 0;
   /** Its request that was held last; it waits as long as that has not ended. */
-  waiting: Pick<Exchange, 'outcome'> | null = null;
+  waiting: Pick<PlacedRequest, 'outcome'> | null = null;
   lastMs: number;
   /** When its first turn arrived (monotonic ms). */
   readonly beganMs: number;
@@ -259,4 +260,52 @@ export class OpenSessions {
     }
     return found;
   }
+}
+
+/** A home is written when it changes, or when its context has grown by this factor. */
+const WRITE_GROWN = 1.5;
+
+/** Where the context of a session was, and how long it was. */
+interface Home {
+  readonly url: string;
+  readonly tokens: number;
+}
+
+/** The homes of open sessions and the lengths of their contexts, by session id, for the next process. */
+export class SavedHomes {
+  readonly #map: StateMap;
+
+  constructor(map: StateMap) {
+    this.#map = map;
+    for (const [id, home] of map.entries()) if (readHome(home) === null) map.delete(id);
+  }
+
+  /** As an earlier process saved it. */
+  of(id: string): Home | null {
+    const saved = this.#map.get(id);
+    return saved === undefined ? null : readHome(saved);
+  }
+
+  /** Not at every turn, because an approximate length is enough. */
+  write(session: OpenSession, state: WorkerState): void {
+    if (session.writtenHome === state && session.contextTokens < WRITE_GROWN * session.writtenTokens) return;
+    session.writtenHome = state;
+    session.writtenTokens = session.contextTokens;
+    this.#map.set(session.id, homeText(state.worker.url, session.contextTokens));
+  }
+
+  forget(id: string): void {
+    this.#map.delete(id);
+  }
+}
+
+/** `tokens wall-clock-seconds url`. */
+const homeText = (url: string, tokens: number): string =>
+  `${Math.round(tokens)} ${Math.floor(Date.now() / 1000)} ${url}`;
+
+/** @returns null if the text is not valid, or too old for its session to continue */
+function readHome(text: string): Home | null {
+  const [, tokens, secs, url] = /^(\d+) (\d+) (.+)$/.exec(text) ?? [];
+  if (url === undefined || Date.now() - Number(secs) * 1000 > MAX_TTL_MS) return null;
+  return { url, tokens: Number(tokens) };
 }

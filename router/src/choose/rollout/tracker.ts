@@ -1,4 +1,4 @@
-import type { Exchange } from '../../exchange.ts';
+import type { PlacedRequest } from '../../placed-request.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { hash32 } from '../../kit/hash.ts';
 import { unitsOf } from '../../kit/block-hash.ts';
@@ -11,8 +11,7 @@ import { FEW } from './cheapest.ts';
 import { LoadOrder } from './load-order.ts';
 import { roomTokens } from './residency.ts';
 import { RoomOrder } from './room-order.ts';
-import { SavedHomes } from './saved-homes.ts';
-import { type FirstPrompt, Group, type OpenSession, OpenSessions } from './open-sessions.ts';
+import { type FirstPrompt, Group, type OpenSession, OpenSessions, SavedHomes } from './open-sessions.ts';
 import { Slowness, WorkerState, defaultSpeed, prefillSecs, stepSecs } from './worker-state.ts';
 import { RolloutRequest } from './request.ts';
 import { UserKeys } from './user-keys.ts';
@@ -29,7 +28,7 @@ const NO_PROMPT: FirstPrompt = { tokens: 1, blocks: NO_BLOCKS, tokensPerByte: 0 
 const MIN_TOKENS_TIMED = 64;
 
 /** The tokens of a response by the engine's own count; else one per read, which is about right; else from its bytes. */
-function answerTokensOf({ usage, answerReads, answerBytes }: Exchange): number {
+function answerTokensOf({ usage, answerReads, answerBytes }: PlacedRequest): number {
   if (usage !== null) return usage.outputTokens;
   return answerReads > 1 ? answerReads : Math.round(answerBytes * TOKENS_PER_BYTE);
 }
@@ -109,7 +108,7 @@ export class RolloutTracker {
   }
 
   /** What is known of an exchange; the same object until the exchange ends. */
-  request(x: Exchange): RolloutRequest {
+  request(x: PlacedRequest): RolloutRequest {
     const note = x.policyState;
     if (note instanceof RolloutRequest && note.tracker === this) return note;
     const request = this.#open(x);
@@ -128,7 +127,7 @@ export class RolloutTracker {
     return Math.min(tokens, promptTokens - 1);
   }
 
-  begin(x: Exchange, worker: Worker): void {
+  begin(x: PlacedRequest, worker: Worker): void {
     const request = this.request(x);
     const state = this.workerState(worker);
     const { session, group, prompt, promptTokens } = request;
@@ -170,7 +169,7 @@ export class RolloutTracker {
     this.#loadChanged(state);
   }
 
-  end(x: Exchange): void {
+  end(x: PlacedRequest): void {
     const request = this.request(x);
     const { placedAt: state, session } = request;
     if (state === null) return;
@@ -251,11 +250,10 @@ export class RolloutTracker {
     return worker !== null && this.#context.fleet.has(worker) ? worker : null;
   }
 
-  #open(x: Exchange): RolloutRequest {
+  #open(x: PlacedRequest): RolloutRequest {
     if (x.key?.mayBeSession === true) this.#userKeys.decide(x);
     const nowMs = this.#context.nowMs();
-    // The content-length, or for a chunked body the bytes that have arrived.
-    const bodyBytes = Math.max(x.head.contentLength, x.body.bytes);
+    const { bodyBytes } = x;
     let session = x.session === '' ? null : (this.sessions.get(x.session) ?? null);
     if (session !== null) this.sessions.prove(session);
     if (session !== null && session.turns > 0) {
@@ -341,7 +339,7 @@ export class RolloutTracker {
     this.#index.trim(worker.slot, capacityTokens);
   }
 
-  #learn(x: Exchange, request: RolloutRequest, state: WorkerState): void {
+  #learn(x: PlacedRequest, request: RolloutRequest, state: WorkerState): void {
     const { session, group, prompt, field } = request;
     // In a pair, the decode engine sends the response and its counts.
     const isAnswerer = x.answeredBy === null || x.answeredBy === state.worker;
@@ -369,7 +367,7 @@ export class RolloutTracker {
     if (session.home === state) this.#homes.write(session, state);
   }
 
-  #learnSpeed(x: Exchange, request: RolloutRequest, state: WorkerState, answerTokens: number): void {
+  #learnSpeed(x: PlacedRequest, request: RolloutRequest, state: WorkerState, answerTokens: number): void {
     const beganMs = x.firstTokenMs ?? x.firstByteMs;
     if (beganMs === null) return;
     const firstMs = beganMs - request.beginMs;

@@ -1,4 +1,4 @@
-import type { Exchange } from '../../exchange.ts';
+import type { PlacedRequest } from '../../placed-request.ts';
 import type { OpenSession, OpenSessions } from './open-sessions.ts';
 
 /** Values that are remembered as those of users; beyond that the oldest is forgotten. */
@@ -20,7 +20,7 @@ export class UserKeys {
   }
 
   /** Makes a key that may be a session's (`mayBeSession`) a session key, unless its value is a user's. */
-  decide(x: Exchange): void {
+  decide(x: PlacedRequest): void {
     const key = x.key!;
     if (this.#users.has(key.value)) return;
     const session = this.#sessions.get(key.value);
