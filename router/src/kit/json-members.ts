@@ -93,6 +93,17 @@ export class Json {
     return last > 0 && this.#last(name, index, last) >= 0;
   }
 
+  /** The members of an object by their names, those that are `null` too; empty where the value is none. */
+  entries(): [name: string, value: Json][] {
+    const index = this.#members();
+    const entries: [string, Json][] = [];
+    for (let i = 0; i < index.length; i += WIDTH) {
+      const name = readString(this.bytes, index[i]! - 1, index[i + 1]! + 1) ?? '';
+      entries.push([name, new Json(this.bytes, index[i + 2]!, index[i + 3]!)]);
+    }
+    return entries;
+  }
+
   /** The items of a list; empty where the value is none. */
   items(): Json[] {
     const items: Json[] = [];

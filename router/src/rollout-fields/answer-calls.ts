@@ -1,7 +1,7 @@
+import { Unreadable } from '../generation/delta.ts';
 import type { AnswerPlan } from './choice.ts';
 import { chunkedAnswer } from './chunked-answer.ts';
 import { type FieldProblem, type RolloutFields, readFields } from './fields.ts';
-import { NotReturned } from './routing-rows.ts';
 import { type PerfMetrics, wholeAnswer } from './whole-answer.ts';
 
 /** A changed response. `bytes` null: it can't be changed. `problem`: what the engine did not return; '' otherwise. */
@@ -24,7 +24,7 @@ function attempted(change: () => Buffer | null): Changed {
   try {
     return { bytes: change(), problem: '' };
   } catch (error) {
-    if (error instanceof NotReturned) return { bytes: null, problem: error.message };
+    if (error instanceof Unreadable) return { bytes: null, problem: error.message };
     throw error;
   }
 }

@@ -1,4 +1,5 @@
-import { type RawObject, NULL, isNull, readList, readObject, readText, toJson } from './raw-json.ts';
+import type { Json } from '../kit/json-members.ts';
+import { type RawObject, NULL, membersOf, toJson, writeList, writeObject } from './raw-json.ts';
 
 /** A token with its logprobs, as an entry of `logprobs.content`. */
 export interface Entry {
@@ -8,26 +9,22 @@ export interface Entry {
   readonly text: string | null;
 }
 
-/** Of a chat: entries as they are. */
-export function chatEntries(logprobs: RawObject | null): Entry[] | null {
-  const content = readList(logprobs?.get('content'));
-  return (
-    content?.map((json) => {
-      const members = readObject(json)!;
-      return { members, text: readText(members.get('token')) };
-    }) ?? null
-  );
+/** Of a chat: entries as they are. Of a completion: from its lists. @param top how many alternatives are wanted */
+export function entriesOf(logprobs: Json | null, top: number): Entry[] | null {
+  const content = logprobs?.get('content') ?? null;
+  if (content === null) return listedEntries(logprobs, top);
+  return content.items().map((json) => ({ members: membersOf(json), text: textIn(json, 'token') }));
 }
 
-/** Of a completion: entries from its lists, one for each member of an entry. @param top how many alternatives are wanted */
-export function listedEntries(logprobs: RawObject | null, top: number): Entry[] | null {
-  const tokens = readList(logprobs?.get('tokens'));
-  const values = readList(logprobs?.get('token_logprobs'));
-  if (tokens === null || values === null) return null;
-  const alternatives = readList(logprobs?.get('top_logprobs')) ?? [];
-  return tokens.map((json, i) => {
-    const row = top === 0 ? null : readObject(alternatives[i] ?? NULL);
-    return entryOf(readText(json), values[i] ?? NULL, best(Array.from(row ?? []), top));
+/** There is a list for each member of an entry. */
+function listedEntries(logprobs: Json | null, top: number): Entry[] | null {
+  const tokens = logprobs?.get('tokens')?.items();
+  const values = logprobs?.get('token_logprobs')?.items();
+  if (tokens === undefined || values === undefined) return null;
+  const rows = top === 0 ? [] : (logprobs?.get('top_logprobs')?.items() ?? []);
+  return tokens.map((token, i) => {
+    const row = rows[i]?.entries().map(([text, logprob]) => ({ text, logprob: logprob.raw() }));
+    return entryOf(token.text(), values[i]?.raw(), best(row, top));
   });
 }
 
@@ -35,53 +32,47 @@ export function listedEntries(logprobs: RawObject | null, top: number): Entry[] 
  * Of a prompt, from vLLM's `prompt_logprobs`: a row for each token, which has the token itself and the likeliest ones by their ids. The
  * first row is null: nothing before that token was read.
  */
-export function promptEntries(rows: readonly Buffer[], ids: readonly number[], top: number): Entry[] {
-  return ids.map((id, i) => {
-    const row = readObject(rows[i] ?? NULL);
-    const all = Array.from(row ?? [], ([each, json]) => ({ id: each, ...read(readObject(json)!) }));
-    const own = all.find((each) => each.id === String(id));
-    const alternatives = best(
-      all.map((each) => [each.id, each.logprob] as const),
-      top,
-    ).map(([each, logprob]) => [all.find((one) => one.id === each)!.text ?? '', logprob, Number(each)] as const);
-    return entryOf(own?.text ?? null, own?.logprob ?? NULL, alternatives);
+export function promptEntries(rows: readonly Json[], ids: readonly number[], top: number): Entry[] {
+  return ids.map((own, i) => {
+    const row = rows[i]?.entries().map(([id, json]) => ({
+      id: Number(id),
+      text: textIn(json, 'decoded_token'),
+      logprob: json.get('logprob')?.raw() ?? NULL,
+    }));
+    const { text = null, logprob } = row?.find(({ id }) => id === own) ?? {};
+    return entryOf(text, logprob, best(row, top));
   });
 }
 
-function read(members: RawObject): { text: string | null; logprob: Buffer } {
-  return { text: readText(members.get('decoded_token')), logprob: members.get('logprob') ?? NULL };
-}
+const textIn = (json: Json, name: string): string | null => json.get(name)?.text() ?? null;
 
 /** A token of which only its id is known. */
 export const bareEntry = (): Entry => entryOf(null, NULL, []);
 
-type Alternative = readonly [text: string, logprob: Buffer, id?: number];
-
-function entryOf(text: string | null, logprob: Buffer, alternatives: readonly Alternative[]): Entry {
-  const members: RawObject = new Map([
-    ['token', toJson(text)],
-    ['logprob', logprob],
-    ['bytes', bytesOf(text)],
-    [
-      'top_logprobs',
-      Buffer.from(
-        `[${alternatives
-          .map(([token, value, id]) => {
-            const named = id === undefined ? '' : `,"token_id":${id}`;
-            return `{"token":${JSON.stringify(token)},"logprob":${value.toString()},"bytes":${bytesOf(token).toString()}${named}}`;
-          })
-          .join(',')}]`,
-      ),
-    ],
-  ]);
-  return { members, text };
+interface Alternative {
+  readonly text: string | null;
+  readonly logprob: Buffer;
+  readonly id?: number;
 }
 
-const bytesOf = (text: string | null): Buffer => toJson(text === null ? null : [...Buffer.from(text)]);
+function entryOf(text: string | null, logprob: Buffer = NULL, alternatives: readonly Alternative[]): Entry {
+  const top = alternatives.map(({ text: other, logprob: value, id }) => {
+    const members = scored(other ?? '', value);
+    return writeObject(id === undefined ? members : members.set('token_id', toJson(id)));
+  });
+  return { members: scored(text, logprob).set('top_logprobs', writeList(top)), text };
+}
+
+const scored = (text: string | null, logprob: Buffer): RawObject =>
+  new Map([
+    ['token', toJson(text)],
+    ['logprob', logprob],
+    ['bytes', toJson(text === null ? null : [...Buffer.from(text)])],
+  ]);
 
 /** The `count` likeliest; engines add the token itself, wherever it ranks. */
-const best = (row: readonly (readonly [string, Buffer])[], count: number): (readonly [string, Buffer])[] =>
+const best = (row: readonly Alternative[] = [], count: number): readonly Alternative[] =>
   row
-    .filter(([, logprob]) => !isNull(logprob))
-    .toSorted(([, a], [, b]) => Number(b) - Number(a))
+    .filter(({ logprob }) => !logprob.equals(NULL))
+    .toSorted(({ logprob: a }, { logprob: b }) => Number(b) - Number(a))
     .slice(0, count);

@@ -1,4 +1,5 @@
-import { MemberFinder, readScalarText, scanItems } from '../kit/json-scan.ts';
+import { askedBy, asksForIds } from '../engines/dialects/asking.ts';
+import { Json } from '../kit/json-members.ts';
 
 /** What a request asks for with the fields of rollout inference. Plain data: it goes to a thread. */
 export interface RolloutFields {
@@ -40,74 +41,24 @@ export interface FieldProblem {
   readonly problem: string;
 }
 
-const NAMES = [
-  'include_routing_matrix',
-  'routing_matrix_format',
-  'echo',
-  'echo_last',
-  'raw_output',
-  'return_token_ids',
-  'perf_metrics_in_response',
-  'prompt_cache_isolation_key',
-  'logprobs',
-  'top_logprobs',
-  'stream',
-  'stream_options',
-  'n',
-  'max_tokens',
-  'max_completion_tokens',
-  'prompt',
-  'temperature',
-  'top_p',
-  'top_k',
-  'min_p',
-  'presence_penalty',
-  'frequency_penalty',
-  'repetition_penalty',
-  'logit_bias',
-  'prompt_logprobs',
-  'return_meta_info',
-  'return_routed_experts',
-  'return_prompt_token_ids',
-  'return_weight_versions',
-] as const;
-type Name = (typeof NAMES)[number];
-
 /** Fields of which engines know nothing: no engine refuses a wrong value. */
-const FLAGS: readonly Name[] = ['include_routing_matrix', 'raw_output', 'perf_metrics_in_response'];
-
-/** Fields of engines that the plugin sets: what the client did not ask for itself is left out of its response. */
-const ENGINE_FIELDS: readonly Name[] = [
-  'prompt_logprobs',
-  'return_meta_info',
-  'return_routed_experts',
-  'return_prompt_token_ids',
-  'return_weight_versions',
-];
-
-const finder = new MemberFinder(NAMES);
+const FLAGS = ['include_routing_matrix', 'raw_output', 'perf_metrics_in_response'];
 
 /**
  * @param isRollout the request came by a path of rollout inference: `logprobs: true` of a chat is one of its fields
  * @returns null: the request uses none of the fields
  */
 export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): RolloutFields | FieldProblem | null {
-  const spans = new Int32Array(2 * NAMES.length);
-  if (finder.find(body, 0, body.length, spans) < 0) return null;
-  const json = (name: Name): Buffer | null => {
-    const at = 2 * NAMES.indexOf(name);
-    const value = spans[at]! < 0 ? null : body.subarray(spans[at], spans[at + 1]);
-    return value === null || value.equals(NULL) ? null : value;
-  };
-  const scalar = (name: Name): string | null => {
-    const value = json(name);
-    return value === null ? null : readScalarText(value, 0, value.length);
-  };
-  const isTrue = (name: Name): boolean => scalar(name) === 'true';
-  const number = (name: Name): number | null => {
+  const request = Json.object(body);
+  if (request === null) return null;
+  const json = (name: string): Json | null => request.get(name);
+  const scalar = (name: string): string | null => json(name)?.scalar() ?? null;
+  const isTrue = (name: string): boolean => scalar(name) === 'true';
+  const number = (name: string): number | null => {
     const text = scalar(name);
     return text === null || text === 'true' || text === 'false' ? null : Number(text);
   };
+  const returnTokenIds = asksForIds(request);
 
   const wrong = FLAGS.find((name) => json(name) !== null && !['true', 'false'].includes(scalar(name) ?? ''));
   if (wrong !== undefined) return { problem: `${wrong} must be true or false.` };
@@ -120,7 +71,7 @@ export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): R
     echoLast !== null ||
     json('routing_matrix_format') !== null ||
     isTrue('raw_output') ||
-    isTrue('return_token_ids') ||
+    returnTokenIds ||
     isTrue('perf_metrics_in_response') ||
     json('prompt_cache_isolation_key') !== null ||
     (isChat && isTrue('echo'));
@@ -139,7 +90,7 @@ export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): R
   const echo = echoLast ?? (isTrue('echo') ? Infinity : null);
   const maxTokens = number('max_tokens') ?? number('max_completion_tokens');
   const prompt = json('prompt');
-  const includesUsage = /"include_usage"\s*:\s*true/.test(json('stream_options')?.toString('latin1') ?? '');
+  const includesUsage = json('stream_options')?.get('include_usage')?.isTrue === true;
   return {
     isChat,
     isStream: isTrue('stream'),
@@ -152,7 +103,7 @@ export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): R
     hasLists,
     topLogprobs: number('top_logprobs') ?? (hasLists ? number('logprobs')! : 0),
     rawOutput: isTrue('raw_output'),
-    returnTokenIds: isTrue('return_token_ids'),
+    returnTokenIds,
     perfMetrics: isTrue('perf_metrics_in_response'),
     isolates: (scalar('prompt_cache_isolation_key') ?? '') !== '',
     samples: number('n') ?? 1,
@@ -166,24 +117,10 @@ export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): R
       [0, null].includes(number('frequency_penalty')) &&
       [1, null].includes(number('repetition_penalty')) &&
       json('logit_bias') === null,
-    promptTokens: wantsMatrix && prompt !== null ? countIds(prompt) : -1,
-    promptText: echo === Infinity && prompt?.[0] === QUOTE ? Buffer.from(prompt) : null,
-    asked: ENGINE_FIELDS.filter((name) => json(name) !== null && scalar(name) !== 'false'),
+    promptTokens: wantsMatrix && prompt?.isList === true && prompt.first()?.number() != null ? prompt.count() : -1,
+    promptText: echo === Infinity && prompt?.isText === true ? Buffer.from(prompt.raw()) : null,
+    asked: askedBy(request),
   };
 }
 
-/** @returns -1: it is no list of numbers */
-function countIds(prompt: Buffer): number {
-  let count = 0;
-  const after = scanItems(prompt, 0, prompt.length, (start) => {
-    const isDigit = prompt[start]! >= 0x30 && prompt[start]! <= 0x39;
-    count = isDigit ? count + 1 : -1;
-    return isDigit;
-  });
-  return after < 0 || count === 0 ? -1 : count;
-}
-
 export const REFUSED_FORMAT = "Extra inputs are not permitted, field: 'routing_matrix_format'";
-
-const NULL = Buffer.from('null');
-const QUOTE = 0x22;

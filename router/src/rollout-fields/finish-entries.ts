@@ -1,5 +1,6 @@
+import type { TopTokens } from '../generation/delta.ts';
 import type { Entry } from './entries.ts';
-import { type RawObject, NULL, isNull, readList, readObject, toJson, writeList, writeObject } from './raw-json.ts';
+import { type RawObject, NULL, jsonOf, membersOf, toJson, writeList, writeObject } from './raw-json.ts';
 
 /** What is added to entries. */
 export interface EntryRules {
@@ -20,8 +21,8 @@ export interface TokenFacts {
   readonly offset: number;
   /** null: none is wanted. */
   readonly matrix: string | null;
-  /** SGLang's list of alternatives: [logprob, id, text]; null: there is none. */
-  readonly alternatives: readonly (readonly [number, number, string | null])[] | null;
+  /** The likeliest tokens with their ids, in the order of the entry's; null: their ids are not known. */
+  readonly alternatives: TopTokens | null;
 }
 
 /** The entry as the client gets it. */
@@ -31,7 +32,7 @@ export function finishedEntry({ members }: Entry, facts: TokenFacts, rules: Entr
   const isKnown = rules.isFullDistribution || !facts.isSampled;
   made.set('token_id', toJson(facts.id));
   // Before the first token there is nothing that could give it a probability; clients take no null here.
-  if (isNull(logprob) && facts.position === 0) made.set('logprob', ZERO);
+  if (logprob.equals(NULL) && facts.position === 0) made.set('logprob', ZERO);
   if (rules.logprobs === 'processed' && !isKnown) made.set('logprob', NULL);
   const hasSampling = facts.isSampled && (rules.isFullDistribution || rules.logprobs === 'processed');
   made.set('sampling_logprob', hasSampling ? logprob : NULL);
@@ -41,13 +42,12 @@ export function finishedEntry({ members }: Entry, facts: TokenFacts, rules: Entr
   return made;
 }
 
-/** Both lists are in the same order. */
-function withIds(top: Buffer | undefined, alternatives: NonNullable<TokenFacts['alternatives']>): Buffer {
-  const items = readList(top) ?? [];
+function withIds(top: Buffer = NULL, alternatives: TopTokens): Buffer {
+  const items = jsonOf(top).items();
   return writeList(
     items.map((json, i) => {
-      const id = alternatives[i]?.[1];
-      return id === undefined ? json : writeObject(readObject(json)!.set('token_id', toJson(id)));
+      const id = alternatives[i]?.[1] ?? null;
+      return id === null ? json.raw() : writeObject(membersOf(json).set('token_id', toJson(id)));
     }),
   );
 }

@@ -1,8 +1,9 @@
+import { Json } from '../kit/json-members.ts';
 import { PayloadOut } from '../phases/payload-out.ts';
 import { PassingSink } from '../wire/passing-sink.ts';
 import { type ResponseHead, ownStreamHead } from '../wire/response-head.ts';
 import type { Sink } from '../wire/sink.ts';
-import { readObject, toJson, writeObject } from './raw-json.ts';
+import { type RawObject, membersOf, toJson, writeObject } from './raw-json.ts';
 
 const COMMENT = Buffer.from(': the engine works on it\n\n');
 
@@ -81,8 +82,9 @@ export class KeepAliveSink extends PassingSink {
 
 /** Clients of Fireworks retry by the status in the error. */
 function eventOf(status: number, body: Buffer): Buffer {
-  const top = readObject(body);
-  const error = readObject(top?.get('error') ?? body) ?? new Map([['message', toJson(body.toString())]]);
+  const top = Json.object(body);
+  const said = top?.get('error') ?? top;
+  const error: RawObject = said?.isObject === true ? membersOf(said) : new Map([['message', toJson(body.toString())]]);
   const event = writeObject([['error', writeObject(error.set('status', toJson(status)))]]);
   return Buffer.concat([Buffer.from('data: '), event, Buffer.from('\n\n')]);
 }

@@ -1,6 +1,8 @@
+import type { EngineKind } from '../engines/engine.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { Unreadable } from '../generation/delta.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { StateKey } from '../phases/exchange-view.ts';
 import { type NoPart, type PluginAnswer, type PluginPhases, Refused } from '../plugin.ts';
@@ -10,18 +12,18 @@ import { WorkerThread, after } from '../threads/worker-thread.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import { type Changed, answerCalls } from './answer-calls.ts';
 import type { AnswerPlan } from './choice.ts';
-import { type Dialect, type EngineRequest, engineBody, engineRequest } from './engine-body.ts';
+import { type EngineRequest, engineBody, engineRequest } from './engine-body.ts';
 import type { FieldProblem, RolloutFields } from './fields.ts';
 import { KeepAliveSink } from './keep-alive.ts';
 import type { LayerFacts } from './layers.ts';
-import { NotReturned, tooManyExperts } from './routing-rows.ts';
+import { tooManyExperts } from './routing-rows.ts';
 import { StreamEvents } from './stream-events.ts';
 import type { PerfMetrics } from './whole-answer.ts';
 
 export interface RolloutOptions {
   readonly baseIdentity: string;
   readonly keepAliveSecs: number;
-  readonly engine: 'auto' | Dialect;
+  readonly engine: 'auto' | EngineKind;
   readonly logprobs: AnswerPlan['logprobs'];
 }
 
@@ -101,9 +103,9 @@ export class RolloutRequests implements PluginPhases {
     const asking = x.state(this.#asking);
     const fields = asking?.fields;
     if (asking === null || fields === undefined || 'problem' in fields) return body;
-    const dialect = this.#dialectOf(worker);
-    if (fields.matrix !== null) asking.layers = await this.#layersFor(worker, x.model, fields, dialect);
-    asking.engine = engineRequest(fields, dialect, asking.layers);
+    const engine = this.#kindOf(worker);
+    if (fields.matrix !== null) asking.layers = await this.#layersFor(worker, x.model, fields, engine);
+    asking.engine = engineRequest(fields, engine, asking.layers);
     asking.stream = null;
     if (asking.engine.isWhole) asking.keepAlive?.start(this.#options.keepAliveSecs * 1000);
     x.refuseCompression();
@@ -125,7 +127,7 @@ export class RolloutRequests implements PluginPhases {
     try {
       return asking.stream.event(event, () => this.#perfOf(x, asking));
     } catch (error) {
-      throw error instanceof NotReturned ? notReturned(error.message) : error;
+      throw error instanceof Unreadable ? notReturned(error.message) : error;
     }
   }
 
@@ -159,19 +161,19 @@ export class RolloutRequests implements PluginPhases {
     if (engine === null || 'problem' in fields) return null;
     return {
       fields,
-      dialect: engine.dialect,
+      engine: engine.engine,
       layers,
       logprobs: this.#options.logprobs,
       baseIdentity: this.#options.baseIdentity,
     };
   }
 
-  #dialectOf({ engine }: Worker): Dialect {
+  #kindOf({ engine }: Worker): EngineKind {
     const { engine: said } = this.#options;
     return said === 'auto' ? (engine === 'sglang' ? 'sglang' : 'vllm') : said;
   }
 
-  async #layersFor(worker: Worker, model: string, fields: RolloutFields, dialect: Dialect): Promise<LayerFacts> {
+  async #layersFor(worker: Worker, model: string, fields: RolloutFields, engine: EngineKind): Promise<LayerFacts> {
     const layers = await this.#layersOf(worker, model);
     if (layers === null) {
       throw refused(
@@ -181,7 +183,7 @@ export class RolloutRequests implements PluginPhases {
     }
     if (fields.matrix === 'uint8' && (layers.experts ?? 0) > 256)
       throw refused('bad_request', tooManyExperts(layers.experts!));
-    if (dialect === 'sglang' && !fields.isChat && fields.samples > 1) {
+    if (engine === 'sglang' && !fields.isChat && fields.samples > 1) {
       throw notReturned(
         'SGLang returns the routed experts of the first sample only: send a request for each sample (n: 1).',
       );

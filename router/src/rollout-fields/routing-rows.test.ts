@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { Unreadable } from '../generation/delta.ts';
 import type { LayerFacts } from './layers.ts';
-import { NotReturned, RoutingRows } from './routing-rows.ts';
+import { RoutingRows } from './routing-rows.ts';
 
 /** numpy 2.3.5: `np.save` of `np.arange(12, dtype=np.uint8).reshape(2, 3, 2)`. */
 const SAVED =
@@ -81,7 +82,7 @@ test('what does not fit is refused, not cut', () => {
   for (const [base64, tokens, layers, reason] of refused) {
     assert.throws(
       () => new RoutingRows(base64, tokens, layers, 'uint8'),
-      (error: Error) => error instanceof NotReturned && reason.test(error.message),
+      (error: Error) => error instanceof Unreadable && reason.test(error.message),
     );
   }
   const rows = new RoutingRows(int32([0, 0, 256, 0, 0, 0]), 2, facts(), 'uint8');

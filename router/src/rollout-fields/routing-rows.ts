@@ -1,8 +1,6 @@
+import { Unreadable } from '../generation/delta.ts';
 import { readNpyHead } from '../kit/npy.ts';
 import type { LayerFacts } from './layers.ts';
-
-/** The response can't have what the request asks for, in words for the client. */
-export class NotReturned extends Error {}
 
 /** What a tensor of routed experts is made of. */
 interface Tensor {
@@ -32,20 +30,20 @@ export class RoutingRows {
    * @param tokens of the sequence, prompt and output
    */
   constructor(base64: string, tokens: number, facts: LayerFacts, format: 'uint8' | 'uint16') {
-    const tensor = tensorOf(Buffer.from(base64.replaceAll('\\', ''), 'base64'));
+    const tensor = tensorOf(Buffer.from(base64, 'base64'));
     this.#tensor = tensor;
     const numbers = tensor.data.length / tensor.width;
     const known = tensor.shape === null ? null : tensor.shape[1]! * tensor.shape[2]!;
     const rows = tensor.shape?.[0] ?? rowsOf(numbers, tokens, facts);
     const rowLength = known ?? numbers / rows;
     if (!Number.isInteger(rows) || !Number.isInteger(rowLength) || rows > tokens - 1 || rows * rowLength > numbers) {
-      throw new NotReturned(`The engine returned ${numbers} routed experts (${rows} rows) for ${tokens} tokens.`);
+      throw new Unreadable(`The engine returned ${numbers} routed experts (${rows} rows) for ${tokens} tokens.`);
     }
     const layers = tensor.shape?.[1] ?? facts.layers;
     const kept = facts.moeLayers;
     if (kept !== null && (layers === null || rowLength % layers !== 0 || kept.some((layer) => layer >= layers))) {
       const model = `a row of ${rowLength} numbers does not fit ${layers ?? 'an unknown number of'} layers`;
-      throw new NotReturned(`The layers that the router was told of are not those of the model: ${model}.`);
+      throw new Unreadable(`The layers that the router was told of are not those of the model: ${model}.`);
     }
     this.#rowLength = rowLength;
     const perLayer = kept === null ? rowLength : rowLength / layers!;
@@ -65,7 +63,7 @@ export class RoutingRows {
       const expert = data.readUIntLE((start + place) * width, width);
       if (this.#bytesOut === 2) made.writeUInt16LE(expert, 2 * i);
       else if (expert < 256) made[i] = expert;
-      else throw new NotReturned(tooManyExperts(expert + 1));
+      else throw new Unreadable(tooManyExperts(expert + 1));
     }
     return made.toString('base64');
   }
@@ -88,7 +86,7 @@ function tensorOf(file: Buffer): Tensor {
   const { type, shape, end } = head;
   const width = WIDTHS[type];
   if (width === undefined || shape?.length !== 3) {
-    throw new NotReturned(
+    throw new Unreadable(
       `The engine returned routed experts in an unknown form: ${type} (${shape?.join() ?? 'Fortran order'}).`,
     );
   }

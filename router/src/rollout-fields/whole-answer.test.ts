@@ -11,7 +11,7 @@ test('a queue time that the engine says is the prefill queue duration', () => {
     const choice = { index: 0, message: { content: 'a' }, token_ids: [5], prompt_token_ids: [4], meta_info: info };
     const logprobs = { content: [{ token: 'a', logprob: -1, bytes: [97], top_logprobs: [] }] };
     const body = Buffer.from(JSON.stringify({ choices: [{ ...choice, logprobs }] }));
-    const plan = { fields, dialect: 'sglang', layers: null, logprobs: 'raw', baseIdentity: 'base' } as const;
+    const plan = { fields, engine: 'sglang', layers: null, logprobs: 'raw', baseIdentity: 'base' } as const;
     const made = JSON.parse(wholeAnswer(body, plan, {}).toString()) as { perf_metrics: object; choices: object[] };
     deepEqual('meta_info' in made.choices[0]!, false);
     return made.perf_metrics;

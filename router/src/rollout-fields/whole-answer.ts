@@ -1,129 +1,103 @@
-import { type AnswerPlan, type Choice, type Shared, contentOf, readChoice } from './choice.ts';
-import {
-  type RawObject,
-  NULL,
-  isNull,
-  readIds,
-  readList,
-  readObject,
-  readText,
-  toJson,
-  writeList,
-  writeObject,
-} from './raw-json.ts';
+import { hideExperts, hideIds, hideUnasked } from '../engines/dialects/asking.ts';
+import { type ChoiceDelta, type ChoicesAnswer, readChoices } from '../engines/dialects/choices.ts';
+import type { Json } from '../kit/json-members.ts';
+import { type AnswerPlan, Choice, type Part, logprobsOf } from './choice.ts';
+import { type RawObject, membersOf, toJson, writeList, writeObject } from './raw-json.ts';
 
 /** What the router knows of a request's course, by the names of Fireworks. */
 export type PerfMetrics = Readonly<Record<string, number | string>>;
 
+/** A choice of a whole response, read. */
+export interface WholeChoice {
+  readonly delta: ChoiceDelta;
+  readonly part: Part;
+  readonly promptIds: readonly number[];
+  /** What stays of it, in its order: all members that none of the fields is about. */
+  readonly rest: RawObject;
+  readonly rawOutput: Buffer | null;
+}
+
 /** A whole response of an engine, read. */
-export interface Answer {
+export interface WholeAnswer {
   /** Its members in their order, without what only the router asked for. `choices` are the engine's. */
   readonly top: RawObject;
-  readonly choices: readonly Choice[];
+  readonly choices: readonly WholeChoice[];
+  /** null: the choices stay as they are. */
   readonly promptIds: readonly number[] | null;
-  readonly perfMetrics: Buffer | null;
+  readonly json: Json;
 }
 
 /** @returns null: it is no response with choices, but an error, or something unknown */
-export function readAnswer(body: Buffer, plan: AnswerPlan, perf: PerfMetrics | null): Answer | null {
-  const top = readObject(body);
-  const choices = readList(top?.get('choices'));
-  if (top === null || choices === null) return null;
+export function readAnswer(body: Buffer, plan: AnswerPlan, perf: PerfMetrics | null): WholeAnswer | null {
+  const answer = readChoices(body, 0);
+  if (answer === null || !answer.hasChoices) return null;
   const { fields } = plan;
-  const extension = readObject(top.get('sglext') ?? NULL);
-  const shared: Shared = {
-    promptIds: readIds(top.get('prompt_token_ids')),
-    promptLogprobs: top.get('prompt_logprobs'),
-    experts: extension?.get('routed_experts'),
-    spans: choices.length === 1 ? readObject(top.get('metadata') ?? NULL)?.get('weight_versions') : undefined,
-    choices: choices.length,
-  };
-  const read = changesChoices(plan) ? choices.map((json) => readChoice(json, shared, plan)!) : [];
-  const queued = perf === null ? {} : queuedSecs(choices);
-  const perfMetrics = perf === null ? null : toJson({ ...countsOf(top.get('usage')), ...queued, ...perf });
-  if (fields.matrix !== null && !fields.asked.includes('return_routed_experts')) {
-    extension?.delete('routed_experts');
-    if (extension?.size === 0) top.delete('sglext');
-    else if (extension !== null) top.set('sglext', writeObject(extension));
+  const choices = changesChoices(plan) ? answer.deltas.map((delta) => readChoice(delta, answer, plan)) : [];
+  const top = membersOf(answer.json);
+  if (fields.matrix !== null) hideExperts(top, fields.asked);
+  if (fields.echo !== null) hideUnasked(top, fields.asked);
+  if (!fields.returnTokenIds) hideIds(top);
+  if (perf !== null) {
+    top.set('perf_metrics', toJson({ ...countsOf(answer.json.get('usage')), ...queuedSecs(answer), ...perf }));
   }
-  if (!fields.asked.includes('prompt_logprobs') && fields.echo !== null) top.delete('prompt_logprobs');
-  if (!fields.returnTokenIds) top.delete('prompt_token_ids');
-  return { top, choices: read, promptIds: read[0]?.promptIds ?? null, perfMetrics };
+  return { top, choices, promptIds: choices[0]?.promptIds ?? null, json: answer.json };
 }
 
 /** The members that clients know from vLLM's responses are in SGLang's chats elsewhere. */
-const changesChoices = ({ fields, dialect }: AnswerPlan): boolean =>
+const changesChoices = ({ fields, engine }: AnswerPlan): boolean =>
   fields.rawOutput ||
   fields.hasContent ||
   fields.echo !== null ||
-  (fields.returnTokenIds && fields.isChat && dialect === 'sglang');
+  (fields.returnTokenIds && fields.isChat && engine === 'sglang');
 
-/** SGLang with --enable-metrics (0.5.19) says it in `meta_info` of chats. */
-function queuedSecs(choices: readonly Buffer[]): PerfMetrics {
-  const info = readObject(readObject(choices[0] ?? NULL)?.get('meta_info') ?? NULL);
-  const json = info?.get('queue_time');
-  const secs = isNull(json) ? NaN : Number(json);
-  return Number.isFinite(secs) && secs >= 0 ? { 'prefill-queue-duration': secs } : {};
+function readChoice(delta: ChoiceDelta, answer: ChoicesAnswer, plan: AnswerPlan): WholeChoice {
+  const { fields } = plan;
+  const choice = new Choice(plan);
+  const part = choice.add(delta, answer, null);
+  const rest = membersOf(delta.json);
+  for (const name of ['index', 'text', 'logprobs']) rest.delete(name);
+  if (fields.matrix !== null) rest.delete('routed_experts');
+  hideIds(rest);
+  hideUnasked(rest, fields.asked);
+  const rawOutput = fields.rawOutput ? choice.rawOutput() : null;
+  return { delta, part, promptIds: choice.promptIds, rest, rawOutput };
+}
+
+function queuedSecs({ deltas }: ChoicesAnswer): PerfMetrics {
+  const secs = deltas[0]?.info?.queuedSecs ?? null;
+  return secs !== null && secs >= 0 ? { 'prefill-queue-duration': secs } : {};
 }
 
 /** The names of Fireworks for what an engine says in `usage`. */
-export function countsOf(usage: Buffer | undefined): PerfMetrics {
-  const members = readObject(usage ?? NULL);
-  const counts: Record<string, number> = {};
-  const prompt = members?.get('prompt_tokens');
-  const cached = readObject(members?.get('prompt_tokens_details') ?? NULL)?.get('cached_tokens');
-  if (!isNull(prompt)) counts['prompt-tokens'] = Number(prompt);
-  if (!isNull(cached)) counts['cached-prompt-tokens'] = Number(cached);
-  return counts;
+export function countsOf(usage: Json | null): PerfMetrics {
+  const prompt = usage?.get('prompt_tokens')?.number() ?? null;
+  const cached = usage?.get('prompt_tokens_details')?.get('cached_tokens')?.number() ?? null;
+  return {
+    ...(prompt !== null && { 'prompt-tokens': prompt }),
+    ...(cached !== null && { 'cached-prompt-tokens': cached }),
+  };
 }
 
 /** A whole response as the client gets it. */
 export function wholeAnswer(body: Buffer, plan: AnswerPlan, perf: PerfMetrics | null): Buffer {
   const answer = readAnswer(body, plan, perf);
   if (answer === null) return body;
-  const { top, choices, promptIds, perfMetrics } = answer;
+  const { top, choices, promptIds } = answer;
   const { fields } = plan;
   if (choices.length > 0) top.set('choices', writeList(choices.map((choice) => writeChoice(choice, plan))));
   if (fields.returnTokenIds && fields.isChat && promptIds !== null) top.set('prompt_token_ids', toJson(promptIds));
-  if (perfMetrics !== null) top.set('perf_metrics', perfMetrics);
   return writeObject(top);
 }
 
-function writeChoice(choice: Choice, { fields }: AnswerPlan): Buffer {
-  const { index, rest, text, rawOutput, ids, echoed, promptIds } = choice;
-  const made: RawObject = new Map([['index', index]]);
-  if (!fields.isChat) made.set('text', toJson(text));
+function writeChoice({ delta, part, promptIds, rest, rawOutput }: WholeChoice, { fields }: AnswerPlan): Buffer {
+  const made: RawObject = new Map([['index', toJson(delta.index)]]);
+  if (!fields.isChat) made.set('text', toJson(part.text));
   for (const [name, value] of rest) made.set(name, value);
-  made.set('logprobs', logprobsOf(choice));
+  made.set('logprobs', logprobsOf(delta.json.get('logprobs'), part, fields));
   if (fields.returnTokenIds) {
-    made.set('token_ids', toJson(ids.slice(echoed)));
+    made.set('token_ids', toJson(part.ids.slice(part.echoed)));
     if (!fields.isChat) made.set('prompt_token_ids', toJson(promptIds));
   }
   if (rawOutput !== null) made.set('raw_output', rawOutput);
   return writeObject(made);
-}
-
-function logprobsOf({ content, lists, echoed }: Choice): Buffer {
-  if (content === null) return NULL;
-  if (lists === null) return contentOf(content);
-  const all = echoed === 0 ? lists : listsOf(content);
-  return writeObject([...all, ['content', readObject(contentOf(content))!.get('content')!]]);
-}
-
-/** The lists of OpenAI's completions. */
-export function listsOf(content: readonly RawObject[]): RawObject {
-  const column = (name: string): Buffer => writeList(content.map((entry) => entry.get(name) ?? NULL));
-  const rows = content.map((entry) => {
-    const alternatives = readList(entry.get('top_logprobs')) ?? [];
-    const named = [entry, ...alternatives.map((json) => readObject(json)!)].map(
-      (each) => [readText(each.get('token')) ?? '', each.get('logprob') ?? NULL] as const,
-    );
-    return writeObject(new Map(named));
-  });
-  return new Map([
-    ['text_offset', column('text_offset')],
-    ['token_logprobs', column('logprob')],
-    ['tokens', column('token')],
-    ['top_logprobs', writeList(rows)],
-  ]);
 }

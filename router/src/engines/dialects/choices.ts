@@ -69,7 +69,9 @@ export class ChoiceDelta implements Delta {
   }
 
   ids(): readonly number[] | null {
-    return this.#givenIds ?? (this.json.get('token_ids')?.valueIfAny() as readonly number[] | undefined) ?? null;
+    // In whole chats of SGLang they have a name of their own.
+    const ids = this.json.get('token_ids') ?? this.json.get('response_token_ids');
+    return this.#givenIds ?? (ids?.valueIfAny() as readonly number[] | undefined) ?? null;
   }
 
   idCount(): number {
@@ -130,6 +132,11 @@ export class ChoiceDelta implements Delta {
 
   delta(): Readonly<Record<string, unknown>> | null {
     return (this.json.get('delta')?.valueIfAny() as Record<string, unknown> | undefined) ?? null;
+  }
+
+  /** The message, or what an event adds to it, without decoding it; null: it is no chat. */
+  get said(): Json | null {
+    return this.json.get('message') ?? this.json.get('delta');
   }
 
   /** The event adds something to the message. */
@@ -199,9 +206,14 @@ export class ChoicesAnswer implements Answer {
   }
 
   /** vLLM's `prompt_logprobs`: a row for each token, with the token itself and the likeliest ones by their ids. */
+  get promptScores(): Json | null {
+    return this.json.get('prompt_logprobs') ?? this.deltas[0]?.json.get('prompt_logprobs') ?? null;
+  }
+
   promptLogprobs(ids: () => readonly number[]): readonly PromptToken[] | null {
-    const json = this.json.get('prompt_logprobs') ?? this.deltas[0]?.json.get('prompt_logprobs') ?? null;
-    const rows = json?.valueIfAny() as readonly (Readonly<Record<string, { logprob: number }>> | null)[] | undefined;
+    const rows = this.promptScores?.valueIfAny() as
+      | readonly (Readonly<Record<string, { logprob: number }>> | null)[]
+      | undefined;
     if (rows === undefined) return null;
     const own = ids();
     return rows.map((row, i) => {

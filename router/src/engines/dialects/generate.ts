@@ -97,6 +97,11 @@ export class GenerateDelta implements Delta {
     return this.info.get('cached_tokens')?.number() ?? null;
   }
 
+  /** With --enable-metrics (0.5.19); null: not returned. */
+  get queuedSecs(): number | null {
+    return this.info.get('queue_time')?.number() ?? null;
+  }
+
   get failure(): NonNullable<Delta['failure']> {
     const reason = this.info.get('finish_reason');
     return { message: reason?.get('message')?.text() ?? '', status: reason?.get('status_code')?.number() ?? null };
