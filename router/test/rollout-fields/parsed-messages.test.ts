@@ -80,6 +80,21 @@ test('a stream made of a message with calls of tools has their numbers, and raw_
   assert.ok(chunks.every((chunk) => !('prompt_logprobs' in chunk)));
 });
 
+test('without logprobs raw_output of a parsed stream has the content', async (t) => {
+  const { ask, client } = await startScene(t, { plugin: ['rollout-fields'] });
+  const body = JSON.stringify({ messages: [], stream: true, raw_output: true });
+  const asked = await ask(request('POST', '/v1/chat/completions', body, [JSON_TYPE]));
+  await asked.payload();
+  const events = [
+    { delta: { reasoning: 'hm' }, token_ids: [1, 2], prompt_token_ids: [8], finish_reason: null },
+    { delta: { content: 'So: ' }, token_ids: [3], finish_reason: 'stop' },
+  ].map((choice) => `data: ${JSON.stringify({ choices: [{ index: 0, ...choice }] })}\n\n`);
+  asked.connection.write(answer(200, `${events.join('')}data: [DONE]\n\n`, ['content-type: text/event-stream']));
+  const [, end] = chunksIn((await client.answer('POST')).text);
+  const { raw_output: raw } = end!.choices[0]!;
+  assert.deepEqual([raw!.completion, raw!.completion_token_ids], ['So: ', [1, 2, 3]]);
+});
+
 test('a large response is changed on a thread', async (t) => {
   const { ask, client } = await startScene(t, { plugin: ['rollout-fields:{"moeLayers":"all"}'] });
   const layers = 58 * 8;
