@@ -191,7 +191,9 @@ export class Lifecycle implements WeightJudge {
       if (swap === null) {
         const wasPaused = await untilResumed(engine, this.#table, pause);
         signal.throwIfAborted();
-        if (!wasPaused && !isServing(engine)) this.serve(engine);
+        // A swap that began meanwhile has left this engine out: it is brought in anew.
+        const isBehind = (set.ledger.wanted?.identity ?? engine.snapshot) !== engine.snapshot;
+        if (!wasPaused && !isBehind && !isServing(engine)) this.serve(engine);
       } else {
         engine.phase = 'warming';
         swap.begin();

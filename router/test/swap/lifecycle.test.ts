@@ -2,6 +2,7 @@ import { deepEqual, equal, ok } from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { SwapEngine } from '../../src/swap/engine.ts';
+import { WorkerSet } from '../../src/swap/worker-set.ts';
 import { startRouterProcess } from '../chaos/router-process.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { deadUrl } from '../harness/engine.ts';
@@ -187,6 +188,21 @@ test('the ranks of an engine are swapped once', async (t) => {
     workerUrls.map(() => ['step-1', 'serving']),
   );
   equal(engine!.core.faults.calls.filter((call) => LOADS.test(call)).length, 1);
+});
+
+test('a swap that begins while an engine joins is not missed by that engine', async (t) => {
+  const [engine] = await startSims(t, ['vllm']);
+  const { bring } = WorkerSet.prototype;
+  let hasBegun = false;
+  // The engine has the snapshot of the fleet, and is asked whether it is paused.
+  t.mock.method(WorkerSet.prototype, 'bring', async function (this: WorkerSet, ...args: Parameters<typeof bring>) {
+    const swap = await bring.apply(this, args);
+    if (!hasBegun) this.signal({ identity: 'step-1', reset: 'all', transition: 'async', mover: 'router' });
+    hasBegun = true;
+    return swap;
+  });
+  await startSwapScene(t, [engine!]);
+  await until('it is loaded', () => engine!.core.modelPath.endsWith('step-1') && !engine!.core.paused);
 });
 
 test('deployments of other workers are swapped apart', async (t) => {
