@@ -1,4 +1,4 @@
-"""Builds the wheels `turnout` and `turnout-compat` into python/dist. `npm run build:python` builds the router first.
+"""Builds the wheels `turnout` and `turnout-compat` into python/dist. `npm run build` comes first.
 
 The first carries the router as `npm run build` leaves it: the packages that it needs are in its files already.
 """
@@ -21,7 +21,7 @@ CARRIED = ("*.js", "*.css", "*.html", "package.json", "THIRD_PARTY_LICENSES")
 
 def stage() -> None:
     if not (ROOT / "router/dist/cli/main.js").exists():
-        sys.exit("The router is not built: npm run build:python does that too.")
+        sys.exit("The router is not built: run npm run build first.")
     shutil.rmtree(STAGE, ignore_errors=True)
     for folder in ("bin", "dist"):
         for pattern in CARRIED:

@@ -1,4 +1,4 @@
-"""`npm run test:python`: builds the wheels, installs them into a new environment without Node, and tests them there.
+"""`npm test -- suite:python`: builds the wheels, installs them into a new environment without Node, and tests them there.
 
 Arguments are those of `python -m unittest`, for example `-k seed`.
 """

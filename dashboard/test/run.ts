@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { buildDashboard } from '../build.ts';
 import { CHROMIUM } from './scene.ts';
 
-/** `npm run test:dashboard`: the page in a browser, against a router with a busy simulated fleet. */
+/** `npm test -- suite:dashboard`: the page in a browser, against a router with a busy simulated fleet. */
 
 if (!existsSync(CHROMIUM)) {
   process.stderr.write(

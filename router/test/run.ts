@@ -1,17 +1,19 @@
 import type { ChildProcess } from 'node:child_process';
 import { subscribe } from 'node:diagnostics_channel';
 import { globSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { processTree } from '../../bench/proc.ts';
 import { batchesOf } from './batches.ts';
+import { foldersOfSuites, runSuite } from './suites.ts';
 
-/** `npm test`: everything that needs nothing but this checkout. The others are named at the end. */
+/** `npm test`: everything that needs nothing but this checkout; `npm test -- suite:NAME` runs one of the suites that need more. */
 
 const root = join(import.meta.dirname, '../..');
-/** Folders of tests that need more: real engines, installed peers, an apiserver, minutes, other clients. */
-const elsewhere = ['real', 'peers', 'k8s', 'helm', 'chaos/long', 'clients', 'metrics', 'package', 'docs/run'];
+const [first = ''] = process.argv.slice(2);
+if (first.startsWith('suite:')) process.exit(runSuite(root, first.slice('suite:'.length), process.argv.slice(3)));
+
 /** Words of paths; with `!` before it, of paths that are left out. */
 const words = process.argv.slice(2);
 const wanted = words.filter((word) => !word.startsWith('!'));
@@ -30,7 +32,7 @@ const files = globSync(
     cwd: root,
   },
 )
-  .filter((file) => !elsewhere.some((folder) => file.startsWith(`router/test/${folder}/`)))
+  .filter((file) => !foldersOfSuites.includes(dirname(file)))
   .filter((file) => wanted.length === 0 || wanted.some((part) => file.includes(part)))
   .filter((file) => !unwanted.some((part) => file.includes(part)))
   .toSorted();
@@ -80,7 +82,7 @@ stream.on('end', () => {
     for (const file of hung)
       process.stdout.write(`\nFAILED: ${file} hung: its process was ended after ${PROCESS_MS / 1000} s\n`);
     process.stdout.write(
-      `\nNext: npm run demo (rollouts over simulated engines) · npm run test:real (real vLLM and SGLang on the CPU) · npm run bench\n` +
+      `\nNext: npm run demo (rollouts over simulated engines) · npm test -- suite:real (real vLLM and SGLang on the CPU) · npm run bench\n` +
         `${counts.passed} passed, ${counts.failed} failed${skipped} on Node.js ${process.version}\n`,
     );
   });

@@ -7,7 +7,7 @@ const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.me
 /** The version of this package. */
 export const { version } = manifest;
 
-/** The engine versions that `npm run test:real` runs against. */
+/** The engine versions that `npm test -- suite:real` runs against. */
 export const checkedEngines = 'SGLang 0.5.23, vLLM 0.32';
 
 /** How a user calls this program: in a checkout it is not on the PATH. */

@@ -7,7 +7,7 @@ import { type RouterState, judgeLeaks } from './long/leaks.ts';
 import { type Arrival, judgeOverload } from './long/overload-phase.ts';
 import { judgeWatch } from './long/watch.ts';
 
-// The checks of `npm run test:chaos`, each against what it must not miss and what it must let pass.
+// The checks of `npm test -- suite:chaos`, each against what it must not miss and what it must let pass.
 
 const RULES: Rules = { maxExecutions: 4, retryStatuses: [503], timeoutMs: 10_000 };
 const ANSWER = 'data: {"id":1}\n\ndata: [DONE]\n\n';

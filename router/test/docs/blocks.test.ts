@@ -10,7 +10,7 @@ import { kebab, options } from '../../src/config/options.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { type Block, blocksOf, guidePages } from './pages.ts';
 
-/** Why a block is not run by `npm run test:docs`, as words of the page. */
+/** Why a block is not run by `npm test -- suite:docs`, as words of the page. */
 const reasons = {
   'needs-gpu': 'starts real engines or a training',
   'needs-framework': 'a part of the program of a framework',
@@ -20,8 +20,8 @@ const reasons = {
   'needs-package': 'installs or builds a package',
   'needs-files': 'needs files that the reader has',
   'takes-minutes': 'has a test of its own',
-  'in-test-clients': 'is run by npm run test:clients',
-  'in-test-python': 'is run by npm run test:python',
+  'in-test-clients': 'is run by npm test -- suite:clients',
+  'in-test-python': 'is run by npm test -- suite:python',
   'other-program': 'configures another program',
   fragment: 'a part of a program',
 };

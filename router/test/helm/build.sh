@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds the helm that `npm run test:helm` drives, from its Go module, once, outside the checkout (60 MB, some minutes):
+# Builds the helm that `npm test -- suite:helm` drives, from its Go module, once, outside the checkout (60 MB, some minutes):
 #   ${TURNOUT_REAL_DIR:-${XDG_CACHE_HOME:-~/.cache}/turnout}/helm/bin/helm
 # Run again, it does nothing. Where it cannot be done, the last line says why.
 # TURNOUT_REAL_INSTALL=0 accepts what is cached but builds nothing.
@@ -8,7 +8,7 @@ set -euo pipefail
 root=${TURNOUT_REAL_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/turnout}/helm
 version=3.22.0
 
-say() { printf 'test:helm: %s\n' "$*" >&2; }
+say() { printf 'suite:helm: %s\n' "$*" >&2; }
 refuse() { say "$*"; exit 1; }
 ready() { [ "$(cat "$root/.stamp" 2>/dev/null)" = "helm $version" ] && [ -x "$root/bin/helm" ]; }
 

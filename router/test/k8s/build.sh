@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds what `npm run test:k8s` drives: a real kube-apiserver and a real etcd, from their Go modules. They land outside the
+# Builds what `npm test -- suite:k8s` drives: a real kube-apiserver and a real etcd, from their Go modules. They land outside the
 # checkout, once, about 130 MB (and Go's own caches) and five to ten minutes:
 #   ${TURNOUT_REAL_DIR:-${XDG_CACHE_HOME:-~/.cache}/turnout}/kube/bin/{kube-apiserver,etcd}
 # Run again, it does nothing. Where it cannot be done, the last line says why.
@@ -11,7 +11,7 @@ kubernetes=1.36.4
 etcd=3.6.16
 pins="kubernetes $kubernetes etcd $etcd"
 
-say() { printf 'test:k8s: %s\n' "$*" >&2; }
+say() { printf 'suite:k8s: %s\n' "$*" >&2; }
 refuse() { say "$*"; exit 1; }
 ready() { [ "$(cat "$root/.stamp" 2>/dev/null)" = "$pins" ] && [ -x "$root/bin/kube-apiserver" ] && [ -x "$root/bin/etcd" ]; }
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Installs what `npm run test:real` drives: a real vLLM and a real SGLang for the CPU, each in a Python environment of
+# Installs what `npm test -- suite:real` drives: a real vLLM and a real SGLang for the CPU, each in a Python environment of
 # its own, and the tiny models they serve. Everything lands outside the checkout, once, about 14 GB and ten minutes:
 #   ${TURNOUT_REAL_DIR:-${XDG_CACHE_HOME:-~/.cache}/turnout}/engines/{vllm,sglang}   and   .../models/{dense,dense_v2,moe}
 # Run again, it does nothing; broken off, it goes on where it stopped. Where it cannot be done, the last line says why.
@@ -14,7 +14,7 @@ models_recipe=$(cksum "$here/tiny_model.py" | cut -d ' ' -f 1)
 
 stamped() { [ "$(cat "$root/$1/.stamp" 2>/dev/null)" = "$2" ]; }
 stamp() { printf '%s\n' "$2" > "$root/$1/.stamp"; }
-say() { printf 'test:real: %s\n' "$*" >&2; }
+say() { printf 'suite:real: %s\n' "$*" >&2; }
 refuse() { say "$*"; exit 1; }
 ready() {
   stamped engines/vllm "$vllm_pins" && stamped engines/sglang "$sglang_pins" && stamped models "$models_recipe"

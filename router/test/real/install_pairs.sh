@@ -17,7 +17,7 @@ vllm) pins="nixl==1.5.1 nixl-cu13==1.5.1" ;;
 sglang) pins="mooncake-transfer-engine-non-cuda==0.3.13.post1" ;;
 esac
 
-say() { printf 'test:real: %s\n' "$*" >&2; }
+say() { printf 'suite:real: %s\n' "$*" >&2; }
 refuse() { say "$*"; exit 1; }
 ready() { [ "$(cat "$folder/.stamp" 2>/dev/null)" = "$pins" ]; }
 

@@ -43,7 +43,7 @@ function install([script, ...args]: [string, ...string[]], refused: string): Pro
   let lastLine = '';
   child.stderr.setEncoding('utf8').on('data', (text: string) => {
     process.stderr.write(text); // an install takes minutes: show that it goes on
-    lastLine = text.trimEnd().split('\n').at(-1)!.replace('test:real: ', '');
+    lastLine = text.trimEnd().split('\n').at(-1)!.replace('suite:real: ', '');
   });
   return new Promise((resolve) => {
     child.once('error', (error) => resolve(`${refused}: ${error.message}`));

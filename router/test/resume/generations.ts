@@ -10,7 +10,7 @@ import { until } from '../harness/within.ts';
 
 type Kind = SimOptions['kind'];
 
-/** `npm run test:resume` runs the full size: 500 generations, 40 faults of each kind. */
+/** `npm test -- suite:resume` runs the full size: 500 generations, 40 faults of each kind. */
 export const GENERATIONS = Number(process.env.TURNOUT_RESUME_GENERATIONS ?? 60);
 export const FAULTS = Number(process.env.TURNOUT_RESUME_FAULTS ?? 4);
 

@@ -1,4 +1,4 @@
-// npm run test:soak: everything at once, for half an hour, compared with the engines' own log.
+// npm test -- suite:soak: everything at once, for half an hour, compared with the engines' own log.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
@@ -147,7 +147,7 @@ if ([verdict.tokens, verdict.seams, counts.swaps, fleet.deaths, counts.tinkerSam
 
 const report = `# Soak
 
-${machine()}. \`npm run test:soak -- --minutes ${minutes} --seed ${values.seed}\`: chats with one and three choices, completions that \`--resume\`
+${machine()}. \`npm test -- suite:soak --minutes ${minutes} --seed ${values.seed}\`: chats with one and three choices, completions that \`--resume\`
 continues, and Tinker samples on two simulated vLLM and two SGLang engines, while weights are swapped, engines are killed, clients
 disconnect, and everything is exported. The router has its default heap. Each token on record is compared with the engines' own log.
 

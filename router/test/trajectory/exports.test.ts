@@ -315,7 +315,7 @@ print(json.dumps({name: [str(a.dtype), list(a.shape), a.tolist()] for name, a in
   assert.deepEqual(theirs['loss_mask']?.slice(0, 2), ['uint8', [12]]);
 });
 
-/** A Python of the engines that `npm run test:real` installs, or of this machine, that has the module. */
+/** A Python of the engines that `npm test -- suite:real` installs, or of this machine, that has the module. */
 function pythonWith(module: string): string | undefined {
   const home = process.env['TURNOUT_REAL_DIR'] ?? join(homedir(), '.cache/turnout');
   return [...globSync(join(home, 'engines/*/bin/python')), 'python3'].find(

@@ -1,10 +1,10 @@
-// npm run test:chaos: minutes of faults at both ends of a router, and overload; then everything must be accounted for.
+// npm test -- suite:chaos: minutes of faults at both ends of a router, and overload; then everything must be accounted for.
 import { parseArgs } from 'node:util';
 import { runFaults, type FaultsPhase, type Outcome } from './faults-phase.ts';
 import { runOverload } from './overload-phase.ts';
 import { sabotages, type Sabotage } from './sabotage.ts';
 
-const usage = `npm run test:chaos -- [options]
+const usage = `npm test -- suite:chaos [options]
   --minutes M           of chaos, and of the soak after it (10)
   --only PHASE,PHASE    chaos, soak, overload
   --overload-seconds S  at five times what fits (120, less where --minutes is less)

@@ -8,9 +8,9 @@ import { pythonOf, whyMissing } from '../../clients/environments.ts';
 import { type Block, blocksOf, guidePages, root } from '../pages.ts';
 import { Sandbox } from './sandbox.ts';
 
-/** Runs the blocks of the documentation: `npm run test:docs`, or with a part of a page's name: `npm run test:docs -- rollout`. */
+/** Runs the blocks of the documentation: `npm test -- suite:docs`; `TURNOUT_DOCS_PAGE` has a part of a page's name. */
 
-const noPython = await whyMissing('docs', (line) => process.stderr.write(`test:docs: ${line}\n`));
+const noPython = await whyMissing('docs', (line) => process.stderr.write(`suite:docs: ${line}\n`));
 const wanted = process.env['TURNOUT_DOCS_PAGE'] ?? '';
 
 /** `console`: lines that begin with `$ ` are run, and the others are in their output, except those with `…`. */

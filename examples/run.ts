@@ -1,0 +1,18 @@
+/** `npm run demo -- [NAME] [options]`: an example against simulated engines; without a name, the demo. */
+const examples: Readonly<Record<string, () => Promise<unknown>>> = {
+  demo: () => import('./demo/demo.ts'),
+  policy: () => import('./policy/run.ts'),
+  plugin: () => import('./plugin/run.ts'),
+  tinker: () => import('./tinker/demo.ts'),
+};
+
+const word = process.argv[2];
+const isNamed = word !== undefined && !word.startsWith('-');
+const example = examples[isNamed ? word : 'demo'];
+if (example === undefined) {
+  process.stderr.write(`no example is called ${word}: ${Object.keys(examples).join(', ')}\n`);
+  process.exitCode = 1;
+} else {
+  if (isNamed) process.argv.splice(2, 1);
+  await example();
+}
