@@ -12,7 +12,7 @@ function foldersOf(heading: string): string[] {
   return [...section.split('\n## ')[0]!.matchAll(/^\| `([\w-]+)` \|/gm)].map(([, name]) => name!);
 }
 
-const notOurs = new Set(['node_modules', 'out']);
+const notOurs = new Set(['node_modules', 'out', 'bin', 'dist']);
 
 for (const [heading, path] of [
   ['The repository', '.'],
