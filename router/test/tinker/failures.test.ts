@@ -50,6 +50,25 @@ test('the engine gets the key and the prompt, and no key of the client', async (
   equal((await client.result(id))['status'], 200);
 });
 
+test('a request with the id of a sample in flight is no part of that sample', async (t) => {
+  const { engine, router, client, session } = await startByteScene(t);
+  const { request_id: future } = await client.get('/asample', JSON.stringify(asked(session, 0)));
+  const sample = await engine.next();
+  const id = sample.head.get('x-request-id')!;
+  const other = fetch(`${router.url}/v1/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-request-id': id },
+    body: '{"prompt":"a"}',
+  });
+  const second = await engine.next();
+  const rows = (await (await fetch(`${router.url}/requests`)).json()) as { requests: { session: string | null }[] };
+  deepEqual(new Set(rows.requests.map((row) => row.session)), new Set([null, `${session}:0`]));
+  second.answer(done());
+  equal((await other).status, 200);
+  sample.answer(done());
+  equal((await client.result(future))['status'], 200);
+});
+
 test('without a sampling session there is no session header', async (t) => {
   const { engine, client } = await startByteScene(t);
   const sample = client.sample({
@@ -79,7 +98,7 @@ test('an aborted sample is sampled again, with its key', async (t) => {
   );
 });
 
-test('a sample that is aborted for ever fails as the server’s fault, and is never called "length"', async (t) => {
+test('a sample that is always aborted fails as a server error, and is never called "length"', async (t) => {
   const { engine, client, session } = await startByteScene(t, { tinkerRetrySecs: 0 });
   engine.onRequest = (request) => request.answer(done({ finish_reason: 'abort' }));
   const { error, category } = await client.sample(asked(session, 0));
@@ -93,7 +112,7 @@ test('what the engine refuses is the user’s fault, in the engine’s words, an
   equal(engine.requests.length, 1);
 });
 
-test('an engine that always answers 500 is not asked for ever', async (t) => {
+test('requests to an engine that always responds with 500 end', async (t) => {
   const { engine, client, session } = await startByteScene(t, { retryMaxRetries: 0 });
   engine.onRequest = (request) => request.connection.write(answer(500, '{"error":{"message":"a bug"}}'));
   const { error, category } = await client.sample(asked(session, 0));
@@ -188,7 +207,7 @@ test('samples of a killed router wait until their engine is identified: SGLang g
   );
 });
 
-test('samples do not wait for ever for an engine that is not identified, and say why', async (t) => {
+test('samples wait for a limited time for an engine that is not identified, and say why', async (t) => {
   const { client, ids, engine } = await startUnidentified(t, { tinkerRetrySecs: 0 });
   for (const id of ids) {
     const { error, category } = await client.result(id);
