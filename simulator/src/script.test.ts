@@ -7,7 +7,7 @@ import { encode, endOfTurn } from './tokens/tokenizer.ts';
 const letter = [...Buffer.from('é')];
 const ids = [...encode(' the moon'), ...letter, endOfTurn];
 
-test('a scripted sequence samples its ids, rests where it is told to, and its stream ends when it is told to', async (t) => {
+test('a scripted sequence samples its ids, pauses at its places, and ends its stream on request', async (t) => {
   const log: FinishedRecord[] = [];
   const held = Promise.withResolvers<void>();
   const end = Promise.withResolvers<void>();

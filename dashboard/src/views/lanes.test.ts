@@ -85,7 +85,7 @@ test('turns before the time that is shown, and sessions without a turn in it, ha
   deepEqual(lanesOf([turn('gone', 10_000, 5_000)], new Map([old]), 70_000, NOW), []);
 });
 
-test('a group: who has ended, who is open, and since when the tail lasts', () => {
+test('a group: ended and open sessions, and since when the tail lasts', () => {
   const turns = [turn('ended', 70_000, 5_000), turn('ended', 76_000, 4_000), turn('open', 71_000, 20_000)];
   const [group, ...others] = groupsOf(lanesOf(turns, new Map([row('open')]), 0, NOW), NOW);
   deepEqual(others, []);

@@ -95,7 +95,7 @@ test('short of memory: nothing new, with limits or without; who waits is let in 
   assert.equal(free.said.get(free.enter()), 'in');
 });
 
-test('whatever happens: the bound holds, nobody waits while there is room, nobody is told twice or never', async () => {
+test('the limit always holds, no request waits while there is room, and each is settled once', async () => {
   const step = fc.record({
     what: fc.constantFrom('enter', 'enter', 'leave', 'abort', 'unhealthy', 'healthy'),
     at: fc.nat(),

@@ -17,7 +17,7 @@ test('keys take turns; within a key it is first come first', () => {
   assert.equal(queue.size, 0);
 });
 
-test('who leaves gives up its place, once; a key with nobody left has no turn', () => {
+test('a request that leaves frees its place once; a key without requests has no turn', () => {
   const queue = new FairQueue<string>();
   const tickets = ['a1', 'a2', 'b1', 'c1'].map((item) => queue.enter(item, item[0]!));
   assert.ok(queue.leave(tickets[0]!));
@@ -47,7 +47,7 @@ const steps = fc.array(
   { maxLength: 120 },
 );
 
-test('whatever happens: order in a key, nobody lost or twice, and turns of two keys that wait differ by one at most', () => {
+test('requests of a key stay in order, each is served once, and turns of two waiting keys differ by one at most', () => {
   fc.assert(
     fc.property(steps, (happenings: readonly Step[]) => {
       const queue = new FairQueue<{ key: string; n: number }>();

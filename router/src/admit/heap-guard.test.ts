@@ -42,7 +42,7 @@ test('while it stays high garbage is looked for, but seldom', () => {
   assert.equal(collections(), 2, 'each time anew');
 });
 
-test('the limit is the old generation’s: as the process was told, else what the young one leaves', () => {
+test('the limit is that of the old generation: as set for the process, else what the young generation leaves', () => {
   const heap = 4_500_000_000;
   assert.equal(oldSpaceLimit(heap, ''), heap - 201_326_592);
   assert.equal(oldSpaceLimit(250_000_000, ''), 125_000_000);

@@ -41,7 +41,7 @@ test('a file is read again; one that can\u2019t be keeps the old keys', () => {
   assert.ok(keys.has(digestOf('two')));
 });
 
-test('a set shows its keys to nobody', () => {
+test('a set of keys does not expose its keys', () => {
   const file = keyFile('secret\n');
   const shown = inspect(new KeySet({ keys: ['secret'], file, option: '--api-key-file' }), { showHidden: true });
   assert.doesNotMatch(shown.replaceAll(folder, ''), /secret/);

@@ -21,7 +21,7 @@ test('from the first seconds on: not what a full memory would hold', () => {
   assert.equal(pace.secsUntil(20, 1_000), 1);
 });
 
-test('nobody has left yet: soon at first, later the longer that lasts', () => {
+test('before any request has ended the retry delay is short, and grows with the wait', () => {
   const pace = new Pace(0);
   assert.equal(pace.secsUntil(1, 0), 1);
   assert.equal(pace.secsUntil(1, 4_000), 4);
@@ -50,7 +50,7 @@ test('less than one a second: one at a time', () => {
   assert.deepEqual([rate.take(0), rate.take(9_999), rate.take(10_000), rate.take(10_000)], [true, false, true, false]);
 });
 
-test('never more than the burst and what came since; who waits as long as it was told finds one', () => {
+test('never more than the burst and what was added since; a client that waits for retry-after gets a token', () => {
   const gaps = fc.array(fc.double({ min: 0, max: 3_000, noNaN: true }), { minLength: 1, maxLength: 200 });
   fc.assert(
     fc.property(fc.double({ min: 0.05, max: 500, noNaN: true }), gaps, (perSecond, pauses) => {

@@ -66,7 +66,7 @@ test('two exchanges of one tick see each other', () => {
   assert.deepEqual(loads(), [2, 2]);
 });
 
-test('all legs of a placement are counted, and the policy hears of each', () => {
+test('all legs of a placement are counted and reported to the policy', () => {
   const { fleet, a, b, loads } = twoWorkers();
   const pair: Placement = {
     legs: [
@@ -114,7 +114,7 @@ test('without a worker the policy is not asked', () => {
   assert.equal(chooser.place(x), null);
 });
 
-test('the end of a session is told when its last turn was answered, not when that failed', () => {
+test('the end of a session is reported when its last turn succeeds, not when it fails', () => {
   const { fleet } = twoWorkers();
   const ended: string[] = [];
   const chooser = chooserOf(fleet, {

@@ -29,7 +29,7 @@ test('names are known with - and _, and as others call them', async () => {
   assert.equal((await loadPolicy('consistent-hashing', context, noFault)).name, 'consistent_hash');
 });
 
-test('a name that nobody has is refused with those there are', async () => {
+test('an unknown name is refused with the list of known names', async () => {
   for (const name of ['fastest', '', 'constructor', '__proto__', 'toString']) {
     await assert.rejects(
       loadPolicy(name, context, noFault),

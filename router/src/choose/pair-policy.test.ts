@@ -33,7 +33,7 @@ function recorder(name: string, says: () => Hold | null = () => null): Policy & 
 
 const named = (policy: Policy) => ({ name: 'x', policy });
 
-test('each is asked about its own workers and hears of those only, with its own note', () => {
+test('each policy is asked about its own workers only, with its own note', () => {
   const [prefill, decode] = [recorder('P'), recorder('D')];
   const pair = pairPolicy(named(prefill), named(decode));
   const x = exchangeOf();

@@ -205,7 +205,7 @@ test('time goes on while the router is down; a clock that was set back makes not
   assert.equal(state.size, 0);
 });
 
-test('what nobody wrote is thrown away', () => {
+test('a file of another writer is ignored', () => {
   const { state } = countingState();
   for (const [i, text] of ['', '{', 'null', '[]', '[1]', '["1","u"]', '[1,2]', '{"0":1}'].entries()) {
     state.set(`bad ${i}`, text);

@@ -20,7 +20,7 @@ test('the cheapest is taken; of several the one whose turn it is', () => {
   );
 });
 
-test('a worker that always fails makes nobody else work more than the rest', () => {
+test('the load of a worker that always fails is shared evenly by the others', () => {
   const { workers } = fleetOfSize(4);
   const ties = new TieBreaker();
   const counts = [0, 0, 0, 0];

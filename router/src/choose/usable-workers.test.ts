@@ -30,7 +30,7 @@ test('two at first, twice as many every second, then whatever comes', () => {
   assert.deepEqual(slowStart.withoutSpared([back, other]), [back, other]);
 });
 
-test('where nobody else is left, it gets all of it', () => {
+test('the only worker left gets all requests', () => {
   const { fleet, back, other, slowStart } = scene();
   slowStart.begin(back);
   for (let i = 0; i < 5; i++) fleet.begin(back);

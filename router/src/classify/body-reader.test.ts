@@ -254,7 +254,7 @@ test('a key in the body that is very long is replaced by its hash, the same as i
   }
 });
 
-test('a group that is very long is replaced by its hash, a model name is none', () => {
+test('a very long group is replaced by its hash, a very long model name is ignored', () => {
   assert.match(read(['x-turnout-group: ' + 'g'.repeat(600)]).group, /^hash:[\da-z]+:600$/);
   const modelOf = (name: string): string => read([], JSON.stringify({ model: name })).model;
   assert.equal(modelOf('m'.repeat(512)).length, 512);

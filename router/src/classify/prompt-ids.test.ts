@@ -41,7 +41,7 @@ test('whatever the ids, the white space and the pieces of the body', () => {
   );
 });
 
-test('what is no list of ids is none', () => {
+test('a value that is not a list of ids is ignored', () => {
   for (const prompt of [
     'text',
     ['text'],

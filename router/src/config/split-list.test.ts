@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { splitPlugins } from './split-list.ts';
 
-test('plugins are told apart by spaces and commas outside of their options', () => {
+test('spaces and commas outside of options separate plugins', () => {
   for (const [text, entries] of [
     ['', []],
     [' , ', []],

@@ -65,7 +65,7 @@ const FOR_CLIENTS = [
   '/',
 ];
 
-test('what steers an engine is told from what asks it', () => {
+test('calls that control an engine differ from calls that only ask it', () => {
   for (const path of STEERING) assert.ok(steersEngine(path), path);
   for (const path of FOR_CLIENTS) assert.ok(!steersEngine(path), path);
 });

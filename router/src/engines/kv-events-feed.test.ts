@@ -209,7 +209,7 @@ test('without the package that it needs it says what to do', async () => {
   assert.match(feed, /zeromq, which can't be loaded \(Cannot find package 'zeromq'\)\. .*npm install zeromq/);
 });
 
-test('whether the package is there can be told before any feed is opened', () => {
+test('whether the package is installed is known before a feed is opened', () => {
   assert.equal(whyNoKvEvents(), null);
   const resolve = (name: string): string => {
     throw new Error(`Cannot find module '${name}'\nRequire stack:\n- /there`);

@@ -88,7 +88,7 @@ test('a handle keeps all of its 64 bits, signed or not, and the last ones of byt
   assert.equal(parent, 2n ** 63n);
 });
 
-test('what sets blocks apart is told: adapter, salt, images', () => {
+test('an event says what separates blocks: adapter, salt, images', () => {
   assert.equal(readOne({ cache_salt: 's' }).salt, 's');
   const salted = readOne({ extra_keys: [['s'], null] });
   assert.deepEqual([salted.salt, salted.extraKeys], ['s', null]);

@@ -72,7 +72,7 @@ test('vLLM: its metrics tell whether it reads or makes tokens, by rank', async (
   assert.equal((await asked('vllm', {})).figures, null);
 });
 
-test('vLLM: a pause and a sleep are told by itself, and may be where it does not answer', async () => {
+test('vLLM reports a pause and a sleep, and may be paused where it does not respond', async () => {
   const told = async (answers: Record<string, Reply | string | null>) => {
     const { isPaused, mayBePaused } = await asked('vllm', answers);
     return [isPaused, mayBePaused];

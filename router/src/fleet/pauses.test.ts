@@ -35,7 +35,7 @@ test('a pause holds until a control starts the same again, or for its longest ti
   assert.equal(isPaused(), false);
 });
 
-test('a pause that failed is none, and what starts memory again leaves generation paused', () => {
+test('a failed pause does not count, and waking memory leaves generation paused', () => {
   const { call, isPaused } = startPauses();
   call('/pause', false);
   assert.equal(isPaused(), false);

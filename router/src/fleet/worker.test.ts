@@ -70,7 +70,7 @@ test('a range names each rank in it, and an engine that is known to have several
   assert.match(refusalOf('http://host:8000@4-7'), /names 4 ranks/);
 });
 
-test('a URL without a rank stands for all ranks that its engine was added as', () => {
+test('a URL without a rank means all ranks of its engine', () => {
   const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
   const first = fleet.add('h:1@0-2') as Worker;
   assert.equal(first.rank, 0);

@@ -22,7 +22,7 @@ test('when all were tried: one that was reached, the last only if it is alone', 
   assert.deepEqual(excludedOf(failed([b, 'connect'], [a, 'status']), [a, b]), { tried: [b], isRepeat: true });
 });
 
-test('where nobody can be reached there is nobody to wait for', () => {
+test('where no worker can be reached there is no wait', () => {
   assert.equal(excludedOf(failed([a, 'connect'], [b, 'connect']), [a, b]), null);
   assert.equal(excludedOf(failed([a, 'status']), []), null);
 });

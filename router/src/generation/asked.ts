@@ -33,7 +33,7 @@ export class Asked {
     return this.#top.get(name)?.valueIfAny();
   }
 
-  /** The object with the sampling parameters; null: there is none. */
+  /** The object with the sampling parameters; null: the request has no such object. */
   get params(): Json | null {
     const { params } = this.dialect.request;
     if (params === null) return this.#top;
@@ -75,7 +75,7 @@ export class Asked {
     return asksForIds === null || Object.keys(asksForIds).every((name) => this.get(name) === true);
   }
 
-  /** The value of the prompt; null: there is none, or several. */
+  /** The value of the prompt; null: the request has no prompt, or several. */
   get prompt(): Json | null {
     const { ids, text } = this.dialect.request;
     const given = [ids, text]

@@ -6,7 +6,7 @@ import type { Rules } from './join-rules.ts';
 export interface RequestForm {
   /** The member with ids. */
   readonly ids: string;
-  /** The member with a text; null: there is none. */
+  /** The member with a text; null: prompts are ids only. */
   readonly text: string | null;
   /** The member with the sampling parameters; null: they are members of the body. */
   readonly params: string | null;

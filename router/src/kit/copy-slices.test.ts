@@ -63,7 +63,7 @@ test('what else there is to do is done between two slices', async () => {
   assert.deepEqual(order, ['slice', 'slice', 'other', 'slice']);
 });
 
-test('a copy that nobody wants any more is left', async () => {
+test('a copy that is not needed any more is stopped', async () => {
   let isWanted = true;
   let asked = 0;
   copyInTurns(

@@ -54,7 +54,7 @@ test('of several members with one name the last counts, and null is no value', (
   equal(object('{"a":[{"b":1},2]}')!.get('a')!.first()!.get('b')!.number(), 1);
 });
 
-test('what is no whole object is none', () => {
+test('an incomplete object is not read', () => {
   for (const text of ['', ' ', '[1]', '1', '{"a":1', '{"a"}', '{a:1}']) equal(object(text), null, text);
   const most = Array.from({ length: 4_095 }, (_, i) => `"${i}":0`).join(',');
   ok(object(`{${most}}`) !== null);

@@ -46,7 +46,7 @@ test('the keys of a member that is not accepted go where they would go without i
   );
 });
 
-test('nobody is found on an empty ring or when nobody is accepted', () => {
+test('no worker is found on an empty ring, or where none is accepted', () => {
   assert.equal(new HashRing([]).find('key', anybody), -1);
   assert.equal(
     new HashRing(['a', 'b']).find('key', () => false),

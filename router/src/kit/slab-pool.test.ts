@@ -24,7 +24,7 @@ function leave(pool: SlabPool): void {
   }
 }
 
-test('slabs that nobody has any more are none: neither the spare ones nor those that were never given back', async () => {
+test('slabs without a user are collected: spare ones, and those that were never given back', async () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
   const pool = new SlabPool(65_536, 4);

@@ -15,7 +15,7 @@ test('lines end where they end, however they arrive', () => {
   assert.deepEqual(linesOf('10%\r20%\r', '30%\r\n'), ['10%', '20%', '30%']);
 });
 
-test('a line without an end is not kept for ever', () => {
+test('a line without an end is dropped at a limit', () => {
   assert.deepEqual(
     linesOf('x'.repeat(10_000), 'x'.repeat(10_000), 'y\n').map((line) => line.length),
     [20_000, 1],

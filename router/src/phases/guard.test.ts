@@ -36,7 +36,7 @@ test('a plugin has the phases that it had, and no other', () => {
   assert.deepEqual(plugin.requestBody!(x, BODY, workers[0]!), Buffer.from('x'));
 });
 
-test('an answer beside its type is a fault, whatever TypeScript was told', async () => {
+test('a result of another type is a fault, whatever its declared type', async () => {
   const wrong = (answer: unknown) => (() => answer) as never;
   const { plugin, faults } = guarded({
     admit: wrong({ status: 200, message: 'no' }),

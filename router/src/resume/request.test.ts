@@ -34,7 +34,7 @@ test('the rest is asked for with the tokens so far, and what is left of the limi
   );
 });
 
-test('a text becomes the ids that its engine told', () => {
+test('a text becomes the ids that its engine returned', () => {
   assert.equal(
     continued('completions', '{"model":"m","prompt":"a \\"text\\"","max_tokens":5}', { ids: [7], promptIds: [1, 2] }),
     '{"model":"m","prompt":[1,2,7],"max_tokens":4,"return_token_ids":true}',

@@ -83,7 +83,7 @@ test('a label that the engine does not take changes nothing', () => {
   deepEqual([end.stage, end.weights, end.warning], ['done', 'target', 'label: because']);
 });
 
-test('resuming is not given up on, and other swaps do not wait for it for ever', () => {
+test('resuming is retried without end, and other swaps do not wait for it', () => {
   const { words, end } = play({}, { 'resume target': Array<CallResult>(9).fill('failed') });
   equal(words.filter((word) => word === 'resume target').length, 10);
   const over = words.indexOf('over');

@@ -101,7 +101,7 @@ test('where the change is in an event that is not complete, all complete ones ca
   }
 });
 
-test('where tokens are not told, and in a whole response, nothing is known from the change on', () => {
+test('where token counts are missing, and in a whole response, versions after the change are not known', () => {
   const changes = [
     { at: 0, until: 0, version: 'v1', name: 'v1' },
     { at: 60, until: 60, version: 'v2', name: 'v2' },

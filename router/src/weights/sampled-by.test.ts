@@ -41,7 +41,7 @@ test('what the engine had before a byte arrived does not count', () => {
   assert.equal(by.newest, 'v2');
 });
 
-test('while the snapshot is not known there is none', () => {
+test('while the snapshot is not known no snapshot is reported', () => {
   const by = new SampledBy(worker, weights(null));
   by.arrived(1);
   assert.equal(by.passed(1), null);

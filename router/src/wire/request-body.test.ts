@@ -93,7 +93,7 @@ test('a taker that is full pauses the socket, and goes on with what waits when i
   assert.ok(taker.isEnded);
 });
 
-test('the socket is paused while nobody takes the body, unless somebody waits for all of it', () => {
+test('the socket is paused while the body is not read, unless all of it is awaited', () => {
   const large = 'x'.repeat(40_000);
   const { body, socket } = makeBody();
   push(body, large);
@@ -148,7 +148,7 @@ test('past the budget a body flows through and can not be tried again', () => {
   assert.ok(taker.isEnded);
 });
 
-test('past the budget nothing is lost that nobody has taken yet', () => {
+test('beyond the budget, unread bytes are not lost', () => {
   const { body } = makeBody(new RetryBudget(2));
   push(body, 'four', 'five');
   const taker = new Taker();

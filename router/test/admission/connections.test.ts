@@ -84,7 +84,7 @@ function crowd(url: string, count: number): { refused: () => number; leave: () =
   };
 }
 
-test('more connections than the system has files for: the rest is refused, and who is in is served', async (t) => {
+test('more connections than the file limit allows: further ones are refused, open ones are served', async (t) => {
   const engine = await startEngine(t, { onRequest: (asked) => asked.answer('"served"') });
   const url = await startWithFiles(t, 64, ['--worker-urls', engine.url]);
   await until('it serves', async () => (await send(t, url, HELLO)).status === 200);

@@ -65,7 +65,7 @@ test('the bound holds under many: never more at the engine, and everybody is ser
   equal(most, 3);
 });
 
-test('keys take turns: who has many waiting is not served before who has one', async (t) => {
+test('keys take turns: one with many requests waiting is not served before one with a single request', async (t) => {
   const { engine, running, wait } = await startBusyScene(t);
   for (const target of ['/a1', '/a2', '/a3']) await wait(target, ['x-user-id: a', `x-session-id: ${target}`]);
   await wait('/b1', ['x-session-id: b']);
@@ -117,7 +117,7 @@ test('a refusal does not wait for the body', async (t) => {
   deepEqual([got.status, got.get('connection')], [429, 'close']);
 });
 
-test('--queue-timeout-secs: 503 queue_timeout with retry-after, and the engine never hears of it', async (t) => {
+test('--queue-timeout-secs: 503 queue_timeout with retry-after, and the engine never gets it', async (t) => {
   const { router, running, engine } = await startBusyScene(t, { queueTimeoutSecs: 0.05 });
   const got = await send(t, router.url, request('GET', '/v1/completions'));
   deepEqual([got.status, got.get('x-turnout-error')], [503, 'queue_timeout']);
@@ -130,7 +130,7 @@ test('--queue-timeout-secs: 503 queue_timeout with retry-after, and the engine n
   equal(await metric(router, 'turnout_shed_total{reason="queue_timeout"}'), 1);
 });
 
-test('a client that leaves while it waits: its place in the queue is free, no engine hears of it', async (t) => {
+test('a client that leaves while it waits: its place in the queue is free, no engine gets it', async (t) => {
   const { router, running, wait, engine } = await startBusyScene(t, { queueSize: 2 });
   const left = await wait('/left');
   const stays = await wait('/stays');
@@ -185,7 +185,7 @@ test('the total deadline counts the wait', async (t) => {
   equal(engine.requests.length, 1);
 });
 
-test('all workers removed: nobody waits for none, they are told at once', async (t) => {
+test('all workers removed: waiting requests get an error at once', async (t) => {
   const { router, wait, running } = await startBusyScene(t);
   const clients = [await wait('/a'), await wait('/b')];
   router.fleet.remove(router.fleet.workers[0]!);
@@ -199,7 +199,7 @@ test('all workers removed: nobody waits for none, they are told at once', async 
   await untilIdle(router);
 });
 
-test('the router goes away: who waits is told so, and not sent to an engine on the way out', async (t) => {
+test('the router stops: waiting requests get an error and are not sent to an engine', async (t) => {
   const { router, wait, engine } = await startBusyScene(t);
   const clients = [await wait('/a'), await wait('/b')];
   const closed = router.close();

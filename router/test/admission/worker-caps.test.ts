@@ -102,7 +102,7 @@ test('the work that a removed worker finishes takes no place at the others', asy
   await untilIdle(router);
 });
 
-test('a new worker is room for those who wait', async (t) => {
+test('a new worker serves held requests', async (t) => {
   const { engines, flood, router } = await startCapScene(t, 1, { workerMaxInflight: 1 });
   const newcomer = await startEngine(t);
   const answers = flood([HELLO, HELLO]);
@@ -129,7 +129,7 @@ test('caps set while running: all full, so the next is held with a reason and as
   deepEqual(await Promise.all(answers), [200, 200, 200]);
 });
 
-test('who comes while others are held has its turn after them', async (t) => {
+test('a request that arrives while others are held is served after them', async (t) => {
   const { engines, router } = await startCapScene(t, 1, {});
   router.fleet.setCap(1);
   const order: string[] = [];
@@ -169,7 +169,7 @@ test('held for longer than --queue-timeout-secs: 503; a client that leaves is he
   equal(engines[0]!.requests.length, 1);
 });
 
-test('a request that failed at one worker waits for the other; when that is removed it is told so', async (t) => {
+test('a request that failed at one worker waits for the other; when that is removed it gets an error', async (t) => {
   const dead = await deadUrl();
   const { engines, flood, router } = await startCapScene(t, 1, { policy: 'round_robin', workerMaxInflight: 1 });
   const first = flood([HELLO]);

@@ -59,7 +59,7 @@ test('F39 more clients than the process may have files: it survives, and serves 
   await router.untilIdle();
 });
 
-test('F47 SIGTERM with 200 streams: nobody new, every stream finishes, exit 0', async (t) => {
+test('F47 SIGTERM with 200 streams: no new request, every stream finishes, exit 0', async (t) => {
   const STREAMS = 200;
   const engines = await Promise.all(Array.from({ length: 2 }, () => startEngine(t, {})));
   const router = await startRouterProcess(

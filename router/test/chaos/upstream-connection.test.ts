@@ -156,7 +156,7 @@ test('F05 a request that kills its engine, over reused connections: two engines 
   await untilQuiet(router, engines);
 });
 
-test('F14 an engine that half-closes after its answer: the connection is not kept, and nobody sees an error', async (t) => {
+test('F14 an engine that half-closes after its response: the connection is not kept, and no client sees an error', async (t) => {
   const scene = await startFaultScene(t, [
     ({ connection }) => connection.socket.end(answer(200, 'ok', ['connection: keep-alive'])),
   ]);
@@ -201,7 +201,7 @@ async function idleConnection(t: Parameters<typeof startFaultScene>[0]) {
   return { ...scene, connection: connection!, ask };
 }
 
-test('F16 an answer that nobody asked for, on an idle connection: discarded before the connection is used again', async (t) => {
+test('F16 a response without a request, on an idle connection: discarded before the connection is used again', async (t) => {
   const { connection, ask, engines, untilQuiet: quiet } = await idleConnection(t);
   connection.write(FORGED);
   await connection.untilEnded();

@@ -82,7 +82,7 @@ test('a text that ends within a token is gone on with after the last whole token
   assert.deepEqual(await drifts(), [null, { kind: 'text', at: ids.length + tokens }]);
 });
 
-test('more text than could be told from a broken stream is encoded after the sampled ids, and flagged', async (t) => {
+test('text of a truncated stream beyond the known ids is encoded after them, and flagged', async (t) => {
   const { turn, ids, drifts } = await session(t, 'broken');
   const { ids: asked } = await turn('a', goOn(`${TEXT} Over`), encode('Yes.'));
   assert.deepEqual(asked.slice(0, ids.length + SAMPLED.length), [...ids, ...SAMPLED]);
@@ -90,7 +90,7 @@ test('more text than could be told from a broken stream is encoded after the sam
   assert.deepEqual(await drifts(), [null, { kind: 'text', at: ids.length + SAMPLED.length }]);
 });
 
-test('an answer that nobody sampled in this place is flagged; the turn after it is not', async (t) => {
+test('an assistant message that was not sampled here is flagged; the turn after it is not', async (t) => {
   const { turn, ids, drifts } = await session(t, 'whole');
   const second = await turn('a', goOn('Something else.'), encode('Yes.'));
   await turn('a', [...second.messages, { role: 'user', content: 'More.' }], encode('No.'));

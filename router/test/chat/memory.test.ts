@@ -69,7 +69,7 @@ test('a session whose turns were evicted goes on with the drift "lost", once', a
   ]);
 });
 
-test('a new session with answers that nobody sampled is not lost, nor is one that begins anew after its end', async (t) => {
+test('a new session with assistant messages that were not sampled is not lost, nor is one that starts again after its end', async (t) => {
   const { turn, turns } = await startChatThread(t, { storeMemoryBytes: 65_536 });
   const examples = [
     { role: 'user', content: 'One?' },

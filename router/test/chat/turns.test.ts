@@ -215,7 +215,7 @@ for (const kind of ['sglang', 'vllm'] as const) {
   });
 }
 
-test('a call that is repeated while the first one is under way is told so', async (t) => {
+test('a call that is repeated while the first one is in flight gets 409', async (t) => {
   const scene = await startChatScene(t, { sim: { timeScale: 1, meanOutputTokens: 0 } });
   const session = await scene.begin();
   const path = `${scene.router.url}/sessions/${session}/v1/chat/completions`;
@@ -519,7 +519,7 @@ for (const kind of ['sglang', 'vllm'] as const) {
 
     const after = await startKeeping(t, dataDir, tokenizerPath, kind);
     for (const [i, call] of calls.entries()) assert.deepEqual(await after.post(...call), answers[i]);
-    assert.equal(after.log.length, 0, 'no engine hears of it');
+    assert.equal(after.log.length, 0, 'no engine gets it');
     const [again, body, id] = calls[0]!;
     await after.post(again, { ...body, top_k: 5 }, id);
     assert.equal(after.log.length, 1, 'another question under the same name is another call');

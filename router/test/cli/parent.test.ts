@@ -19,7 +19,7 @@ function child(t: TestContext, args: readonly string[]) {
   return { socket, ended, firstLine };
 }
 
-test('a parent hears where the router listens, and takes it along when it goes', { timeout: 60_000 }, async (t) => {
+test('a parent process gets the address of the router, which ends with it', { timeout: 60_000 }, async (t) => {
   const { socket, ended, firstLine } = child(t, ['--port', '0', '--prometheus-port', '0']);
   const { url, metricsUrl, adminUrl } = (await firstLine) as Record<string, string | null>;
   assert.equal(adminUrl, null);
@@ -28,7 +28,7 @@ test('a parent hears where the router listens, and takes it along when it goes',
   assert.equal(await ended, 0);
 });
 
-test('a parent hears why the router does not start', { timeout: 60_000 }, async (t) => {
+test('a parent process gets the reason why the router does not start', { timeout: 60_000 }, async (t) => {
   const { ended, firstLine } = child(t, ['--port', '0', '--prometheus-port', '0', '--policy', 'best']);
   const { error } = (await firstLine) as { error: string };
   assert.match(error, /^--policy: no such policy/);

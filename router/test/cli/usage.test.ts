@@ -218,7 +218,7 @@ test('--capture-bodies without a plugin that captures is a warning', async (t) =
   await run.says(/--capture-bodies has no effect without a plugin that captures/);
 });
 
-test('an old Node.js in a checkout is told to use the one that npm installed', async () => {
+test('an old Node.js in a checkout prints how to use the one that npm installed', async () => {
   const bin = readFileSync(join(import.meta.dirname, '../../bin/turnout.js'), 'utf8');
   const old = bin
     .replace("process.versions.node.split('.')", "'20.19.0'.split('.')")

@@ -17,7 +17,7 @@ const COUNTS_FLUSHES = `({ builtIn }) => {
   };
 }`;
 
-test('policies hear whose caches are empty: of those that did it, and of nobody else', async (t) => {
+test('policies are called for the workers whose caches were cleared, and for no others', async (t) => {
   const { router, engines } = await startFleetScene(t, 2, { policy: policyModule(t, COUNTS_FLUSHES) });
   const [first, second] = engines as [(typeof engines)[0], (typeof engines)[0]];
   const ask = (target: string) => send(t, router.url, post(target, {}));
@@ -80,7 +80,7 @@ test('after an update the versions are read anew before the report, and whoever 
   await until('that is known too', () => router.fleet.get(steady.url)!.weightVersion === '9');
 });
 
-test('an adapter that one worker was told to load draws its requests there, at once', async (t) => {
+test('requests for an adapter go at once to the worker that was asked to load it', async (t) => {
   const engines = [await sglang(t, '1'), await sglang(t, '1')];
   const router = await startTestRouter(t, { ...CHECKED, workerUrls: engines.map(({ url }) => url) });
   await until('models are known', () => router.fleet.workers.every(({ models }) => models !== null));

@@ -72,7 +72,7 @@ test('a body of megabytes reaches all, however it is framed', async (t) => {
   }
 });
 
-test('a client that asks whether to go on is told so', async (t) => {
+test('a client that asks whether to continue gets 100', async (t) => {
   const engines = await startEngines(t, 2);
   const router = await startTestRouter(t, { workerUrls: engines.map(({ url }) => url) });
   const client = await connectClient(t, router.url);
@@ -120,7 +120,7 @@ test('no engine did it: 502; no engine is there: 503', async (t) => {
   deepEqual([none.status, none.get('x-turnout-error')], [503, 'no_available_workers']);
 });
 
-test('engines out of routing are told as well', async (t) => {
+test('engines out of routing get the request as well', async (t) => {
   const engines = await startEngines(t, 2);
   const router = await startTestRouter(t, { workerUrls: engines.map(({ url }) => url) });
   router.fleet.setReason(router.fleet.workers[0]!, 'unhealthy', true);
@@ -132,7 +132,7 @@ test('engines out of routing are told as well', async (t) => {
   );
 });
 
-test('an engine of several ranks is told once, as a whole', async (t) => {
+test('an engine of several ranks gets the request once', async (t) => {
   const engines = await startEngines(t, 2);
   const workerUrls = engines.flatMap(({ url }) => [0, 1, 2].map((rank) => `${url}@${rank}`));
   const router = await startTestRouter(t, { workerUrls });
@@ -197,7 +197,7 @@ test('what only asks goes to one engine, and its answer passes', async (t) => {
   equal(reportOf(await send(t, router.url, request('GET', '/flush_cache'))).ok, 3, 'SGLang takes it by GET too');
 });
 
-test('a full fleet hears a pause', async (t) => {
+test('engines of a full fleet get a pause', async (t) => {
   const engine = await startEngine(t, {
     onRequest: (asked) => {
       if (asked.target !== '/generate') asked.answer('{}');

@@ -102,7 +102,7 @@ test('held requests of a model whose worker is busy delay no request of another 
   deepEqual(await Promise.all(sent), ['0', '1', '0', '1']);
 });
 
-test('a model that nobody lists is looked for once more, then it is a 404 in the dialect', async (t) => {
+test('a model that no worker lists is looked for once more, then it is a 404 in the format of the API', async (t) => {
   const engines = await startModels(t, ['a'], ['b']);
   const { ask } = await startModelRouter(t, engines);
   engines[1]!.models.push(entry('new'));
@@ -155,7 +155,7 @@ test('where all serve the same nothing is checked, nothing waited for, and /v1/m
   );
 });
 
-test('the label model_id declares a model, and workers that declare nothing get what nobody is known to serve', async (t) => {
+test('the label model_id declares a model, and workers that declare nothing get models that no worker is known to serve', async (t) => {
   const engines = await startModels(t, ['a'], ['b'], []);
   const router = await startTestRouter(t);
   for (const [i, { url }] of engines.entries()) {
@@ -265,7 +265,7 @@ test('engines without a list get requests of any model', async (t) => {
     equal((await send(t, router.url, post('/v1/completions', { model: 'any' }))).text, 'served');
 });
 
-test('full workers of one model hold up nobody who is for another', async (t) => {
+test('full workers of one model delay no request for another', async (t) => {
   const engines = await startModels(t, ['a'], ['b']);
   const { router, ask } = await startModelRouter(t, engines, { workerMaxInflight: 1, queueSize: 1 });
   engines[0]!.engine.onRequest = null;

@@ -98,7 +98,7 @@ test('a request for all engines, or for some, with a result for each', async (t)
   );
 });
 
-test('wrong requests, and who may send them', async (t) => {
+test('wrong requests, and which keys may send them', async (t) => {
   const { ask } = await startScene(t, { apiKey: ['client'], adminApiKey: ['admin'] });
   const admin = { headers: { authorization: 'Bearer admin' } };
   equal((await ask('/v1/rl/workers')).status, 401);

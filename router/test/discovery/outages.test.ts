@@ -64,7 +64,7 @@ test('watches that end as they begin are no connection', async (t) => {
   await untilFleet('127.9.0.1');
 });
 
-test('410: it lists anew, and who is still there stays the same worker', async (t) => {
+test('410: pods are listed again, and those that remain stay the same workers', async (t) => {
   const { kube, router, untilFleet, metric } = await startDiscoveryScene(t);
   for (const [n, ip] of three.entries()) kube.set(`p${n}`, { ip });
   await untilFleet(...three);
@@ -82,7 +82,7 @@ test('410: it lists anew, and who is still there stays the same worker', async (
   equal(await metric('turnout_discovery_connected'), 1);
 });
 
-test('410 for ever is no connection', async (t) => {
+test('410 without end counts as no connection', async (t) => {
   const { kube, untilFleet, lines, metric } = await startDiscoveryScene(t);
   kube.set('a', { ip: '127.9.0.1' });
   await untilFleet('127.9.0.1');

@@ -130,7 +130,7 @@ test('a worker that was removed by hand stays away until its pod is another one'
   await untilFleet('127.9.0.1', '127.9.0.2');
 });
 
-test('a pod where no worker may be is none: --worker-allow, metadata addresses', async (t) => {
+test('a pod at an address that is not allowed is no worker: --worker-allow, metadata addresses', async (t) => {
   const { kube, lines, untilFleet } = await startDiscoveryScene(t, { workerAllow: ['127.9.0.0/24'] });
   kube.set('a', { ip: '127.8.0.1' });
   kube.set('b', { ip: '169.254.169.254' });

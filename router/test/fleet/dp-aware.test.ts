@@ -106,7 +106,7 @@ test('--dp-aware needs health checks', () => {
   );
 });
 
-test('--intra-node-data-parallel-size and ranges of ranks ask nobody; a range may begin anywhere', async (t) => {
+test('--intra-node-data-parallel-size and ranges of ranks ask no engine; a range may begin at any rank', async (t) => {
   const engines = [await startEngine(t), await startEngine(t)];
   const [first, second] = engines.map(({ url }) => url);
   const workerUrls = [first, `${second}@4-5`];

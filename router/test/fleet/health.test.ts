@@ -269,7 +269,7 @@ test('an engine that is in quarantine does not come back because it is paused', 
   equal(worker!.isHealthy, false);
 });
 
-test('--disable-health-check: nobody is asked anything', async (t) => {
+test('--disable-health-check: no engine is asked', async (t) => {
   const { engine, state } = await patient(t);
   const router = await startTestRouter(t, { ...FAST, disableHealthCheck: true, workerUrls: [engine.url] });
   for (let i = 0; i < 3; i++) equal((await send(t, router.url, HELLO)).status, 200);

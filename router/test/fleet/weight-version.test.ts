@@ -57,7 +57,7 @@ test('a new worker serves only with the weights that serve', async (t) => {
   deepEqual(router.fleet.get(old.url)!.reasonNames(), ['version']);
 });
 
-test('a weight update of the whole fleet, one after the other, takes nobody out', async (t) => {
+test('a weight update of the whole fleet, one worker after the other, ejects no worker', async (t) => {
   const engines = await Promise.all([sglang(t, '1'), sglang(t, '1'), sglang(t, '1')]);
   const router = await startTestRouter(t, { ...FAST, workerUrls: engines.map(({ url }) => url) });
   await until('all are known', () => router.fleet.workers.every(({ weightVersion }) => weightVersion === '1'));

@@ -152,7 +152,7 @@ testAll('behind a request', behind);
 testAll('behind a refusal', refusedBodies);
 testAll('own endpoint', ownEndpoints);
 
-test('100-continue: the client gets 100 once, then the answer; the engine never hears of it (RFC 9110 10.1.1)', async (t) => {
+test('100-continue: the client gets 100 once, then the answer; the engine never gets it (RFC 9110 10.1.1)', async (t) => {
   const { client, ask, engine } = await startScene(t);
   client.write(post(['expect: 100-Continue', 'content-length: 5']));
   equal(await client.read('\r\n\r\n'), 'HTTP/1.1 100 Continue\r\n\r\n');

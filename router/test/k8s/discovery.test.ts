@@ -95,7 +95,7 @@ suite('service discovery with a real kube-apiserver', { skip }, () => {
     await untilFleet('127.9.0.2');
   });
 
-  test('pairs: labels say who is prefill and who decode, the annotation where they meet', async (t) => {
+  test('pairs: labels give the roles, the annotation gives the bootstrap port', async (t) => {
     const world = new PairWorld(t);
     const { engine } = await world.add('prefill', { host: '127.9.1.1' });
     const serviceDiscoveryPort = Number(new URL(engine.url).port);
@@ -188,7 +188,7 @@ suite('service discovery with a real kube-apiserver', { skip }, () => {
     equal(refused.status, 403, 'not even one pod by its name');
   });
 
-  test('410 Gone: it lists anew, and who is still there stays the same worker', async (t) => {
+  test('410 Gone: pods are listed again, and those that remain stay the same workers', async (t) => {
     await cluster.killApiserver();
     // Otherwise the API server answers old watches from memory.
     await cluster.startApiserver('--watch-cache=false');

@@ -9,7 +9,7 @@ import { until } from '../harness/within.ts';
 
 const READY = request('GET', '/readiness');
 
-test('while it drains, open connections hear that it is not ready, and that this was their last answer', async (t) => {
+test('during the drain, open connections get not ready and connection: close', async (t) => {
   const { router, ask, client } = await startScene(t);
   const other = await connectClient(t, router.url);
   const asked = await ask(HELLO);

@@ -167,7 +167,7 @@ test('a full disk costs lines, which are counted, and nothing else', { skip: !ha
   equal(run.output().split('not written').length, 2, 'it is said once');
 });
 
-test('an output that is full, and one that nobody reads, stop nothing', { skip: !hasFullDevice }, async (t) => {
+test('an output that is full, and one that is not read, stop nothing', { skip: !hasFullDevice }, async (t) => {
   const [engine] = await startEngines(t, 1);
   for (const output of [openSync('/dev/full', 'w'), 'pipe' as const]) {
     const port = await freePort();

@@ -55,7 +55,7 @@ for (const flag of ['--port', '--admin-port', '--prometheus-port']) {
   });
 }
 
-test('model_id is what the worker lists, where nobody named one', async (t) => {
+test('model_id is what the worker lists, where none is set', async (t) => {
   const list = JSON.stringify({ object: 'list', data: [{ id: 'served' }] });
   const engine = await startEngine(t, { control: (path) => answer(200, path === '/v1/models' ? list : '') });
   const router = await startTestRouter(t, { workerUrls: [engine.url], disableHealthCheck: false });

@@ -202,7 +202,7 @@ test('piped without --once: a snapshot at each interval', async (t) => {
   equal(run.output().includes('\x1b'), false);
 });
 
-test('a router that does not answer, that wants a key, or that is none: a line, exit code 2', async (t) => {
+test('a router that does not respond, that needs a key, or that is another server: a line, exit code 2', async (t) => {
   const gone = await startEngine(t);
   gone.kill();
   const guarded = await startTestRouter(t, { apiKey: ['data'], adminApiKey: ['admin'] });

@@ -120,7 +120,7 @@ test('--request-timeout-secs ends both sides', async (t) => {
   await untilIdle(router);
 });
 
-test('--first-byte-timeout-secs: 504, and nobody else is tried', async (t) => {
+test('--first-byte-timeout-secs: 504, and no other worker is tried', async (t) => {
   const { world, router } = await startPairs(t, [1, 1], { firstByteTimeoutSecs: 0.2 });
   for (const half of [...world.prefill, ...world.decode]) half.instead = () => 'nothing';
   const got = await send(t, router.url, post('/generate', { text: 'a' }));

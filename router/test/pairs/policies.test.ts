@@ -80,7 +80,7 @@ test('a prefill engine is counted until its answer, a decode engine until the en
   await until('all are done', () => load('decode') === 0);
 });
 
-test('--worker-max-inflight holds for each half: who finds one of them full waits', async (t) => {
+test('--worker-max-inflight applies to each half: a request for a full one waits', async (t) => {
   const { world, router } = await startPairs(t, [1, 2], { workerMaxInflight: 1 });
   for (const half of [...world.prefill, ...world.decode]) half.instead = () => 'nothing';
   const clients = await Promise.all([0, 1].map(() => connectClient(t, router.url)));

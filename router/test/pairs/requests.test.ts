@@ -94,7 +94,7 @@ test('a plugin changes the body before the fields are added', async (t) => {
   match(world.decode[0]!.seen[0]!.text, /^\{"text":"a","added":1,"bootstrap_host":/);
 });
 
-test('what is no JSON object is refused, and no engine hears of it', async (t) => {
+test('a body that is not a JSON object is refused, and no engine gets it', async (t) => {
   const { world, router } = await startPairs(t, [1, 1]);
   for (const body of ['', '[1]', '{"text":']) {
     const got = await send(t, router.url, generate(body));
@@ -104,7 +104,7 @@ test('what is no JSON object is refused, and no engine hears of it', async (t) =
   await untilIdle(router);
 });
 
-test('several samples of a prompt, which SGLang never answers in pairs: 501, and no engine hears of it', async (t) => {
+test('several samples of a prompt, which SGLang never answers in pairs: 501, and no engine gets it', async (t) => {
   const { world, router } = await startPairs(t, [1, 1]);
   const got = await send(t, router.url, post('/v1/chat/completions', { model: 'm', messages: [], n: 4 }));
   deepEqual([got.status, got.get('x-turnout-error')], [501, 'not_with_pairs']);
@@ -113,7 +113,7 @@ test('several samples of a prompt, which SGLang never answers in pairs: 501, and
   await untilIdle(router);
 });
 
-test('paths that pairs do not serve: 501, and no engine hears of it', async (t) => {
+test('paths that pairs do not serve: 501, and no engine gets it', async (t) => {
   const { world, router } = await startPairs(t, [1, 1]);
   const paths = [
     '/v1/embeddings',

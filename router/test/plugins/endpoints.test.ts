@@ -31,7 +31,7 @@ const COUNTER = `{
   },
 }`;
 
-test('endpoints of a plugin are answered beside the router’s own, and its metrics stand on the page', async (t) => {
+test('endpoints of a plugin are served beside the router’s own, and its metrics are on the page', async (t) => {
   const router = await startTestRouter(t, { plugin: [moduleOf(t, COUNTER)], pluginTimeoutMs: 50 });
   const ask = async (method: string, path: string, body?: string) => {
     const got = await fetch(router.url + path, { method, ...(body !== undefined && { body }) });
@@ -104,7 +104,7 @@ test('a plugin may give its endpoints more time than requests have', async (t) =
   deepEqual([got.status, await got.text()], [200, 'here']);
 });
 
-test('who may ask: endpoints for clients with any key, those for admins with an admin’s', async (t) => {
+test('access: endpoints for clients with any key, those for admins with an admin key', async (t) => {
   const router = await startTestRouter(t, { plugin: [moduleOf(t, COUNTER)], apiKey: ['data'], adminApiKey: ['admin'] });
   const ask = async (method: string, path: string, key: string) =>
     (await fetch(router.url + path, { method, headers: key === '' ? {} : { authorization: `Bearer ${key}` } })).status;

@@ -74,7 +74,7 @@ for (const [when, say] of [
   });
 }
 
-test('admit comes before the queue: who is refused takes nobody’s place in it', async (t) => {
+test('admit comes before the queue: a refused request takes no place in it', async (t) => {
   const plugin: Plugin = {
     name: 'doors',
     admit: ({ path }) => (path === '/no' ? { status: 403, message: 'No.' } : null),
@@ -216,7 +216,7 @@ test('a tenant that classify finds takes turns in the queue with the others', as
   deepEqual(order, ['/a0', '/a1', '/b1', '/a2']);
 });
 
-test('a client that leaves while admit still thinks: nothing is sent, and the end is told', async (t) => {
+test('a client that disconnects during admit: nothing is sent, and finished is called', async (t) => {
   const thinking = Promise.withResolvers<void>();
   const verdict = Promise.withResolvers<null>();
   const ended = Promise.withResolvers<string | null>();

@@ -45,7 +45,7 @@ test('a key in the body sticks, in each of its places and on every path', async 
   for (const place of Object.keys(places)) deepEqual(homes[place], homes['session_id'], place);
 });
 
-test('text in a prompt that looks like a key is none', async (t) => {
+test('text in a prompt that looks like a key is not a key', async (t) => {
   const { whoGets } = await startFleetScene(t, 4, HASH);
   const bait = 'user_id: 7, "user": "eve", {"session_id": "x"} \\" "session_params": {"session_id": "y"} ';
   for (const [path, body] of Object.entries(apis)) {

@@ -84,7 +84,7 @@ test('one that throws when it is asked again, after an engine failed', async (t)
   await untilIdle(router);
 });
 
-test('one that throws wherever else it is told something harms nobody', async (t) => {
+test('a policy that throws in any other call affects no request', async (t) => {
   const policy = policyModule(
     t,
     `(context) => {

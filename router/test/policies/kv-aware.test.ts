@@ -177,7 +177,7 @@ test('workers that are added while running are heard, and those that are removed
   assert.deepEqual(await ask(t, router, tellers, ...fourOf(idsOf(1, 160))), [4, 0]);
 });
 
-test('a policy that is replaced hears nothing any more', async (t) => {
+test('a policy that was replaced gets no more calls', async (t) => {
   const teller = await startTeller(t);
   const router = await start(t, [teller]);
   await send(t, router.url, request('PUT', '/policies', '{"policy":"round_robin"}'));

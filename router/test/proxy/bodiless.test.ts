@@ -5,7 +5,7 @@ import { answer } from '../harness/engine.ts';
 import { HELLO, startScene, startTestRouter } from '../harness/router.ts';
 import { connectClient } from '../harness/client.ts';
 
-test('HEAD: the length is told and no body follows; the connections go on', async (t) => {
+test('HEAD: the length is sent without a body; the connections are kept', async (t) => {
   const { exchange, engine } = await startScene(t);
   const got = await exchange(request('HEAD', '/h'), 'HTTP/1.1 200 OK\r\ncontent-length: 1234\r\n\r\n');
   equal(got.get('content-length'), '1234');

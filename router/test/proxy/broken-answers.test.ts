@@ -103,7 +103,7 @@ test('an answer without length that breaks: the client sees a reset, not an end'
   equal(await client.untilEnded(), 'reset');
 });
 
-test('a chunk line that is none: what was sent stands, the answer is cut', async (t) => {
+test('an invalid chunk line: the response is truncated after what was sent', async (t) => {
   const { client, ask, router } = await startScene(t);
   const asked = await ask(HELLO);
   asked.connection.write(CHUNKED + chunk('good'));

@@ -50,7 +50,7 @@ test('a client that leaves before its head is whole reaches no engine', async (t
   equal(engine.connections.length, 1);
 });
 
-test('a client that leaves between two requests costs nobody anything', async (t) => {
+test('a client that disconnects between two requests affects no other', async (t) => {
   const { client, ask, router, engine } = await startScene(t);
   (await ask(HELLO)).answer('"ok"');
   await client.answer();

@@ -40,7 +40,7 @@ test('an expectation in HTTP/1.0 is ignored', async (t) => {
   equal((await client.answer()).status, 200);
 });
 
-test('an expectation that nobody can meet is refused with 417', async (t) => {
+test('an unknown expectation is refused with 417', async (t) => {
   const { client, engine } = await startScene(t);
   client.write('POST /u HTTP/1.1\r\nhost: h\r\nexpect: 200-ok\r\ncontent-length: 5\r\n\r\n');
   equal((await client.answer()).status, 417);

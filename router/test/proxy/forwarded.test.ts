@@ -4,13 +4,13 @@ import { HELLO, startScene } from '../harness/router.ts';
 
 const names = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host', 'via'];
 
-test('engines are told nothing about the client unless that is asked for', async (t) => {
+test('engines get nothing about the client unless an option asks for it', async (t) => {
   const { ask } = await startScene(t);
   const asked = await ask(HELLO);
   for (const name of names) equal(asked.head.get(name), undefined);
 });
 
-test('--forwarded-headers: engines are told who the client is', async (t) => {
+test('--forwarded-headers: engines get the address of the client', async (t) => {
   const { ask } = await startScene(t, { forwardedHeaders: true });
   const asked = await ask('GET / HTTP/1.1\r\nhost: router.example\r\nx-kept: 1\r\n\r\n');
   deepEqual(

@@ -91,7 +91,7 @@ for (const connector of ['nixl', 'mooncake'] as const) {
   });
 }
 
-test('a client that leaves while its large body is copied harms nobody', async (t) => {
+test('a client that leaves while its large body is copied affects no other request', async (t) => {
   const { plugin, hears } = watch();
   const { world, router } = await startPairs(t, [1, 1], {}, { plugins: [plugin] });
   const leaving = await connectClient(t, router.url);

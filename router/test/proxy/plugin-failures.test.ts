@@ -49,13 +49,13 @@ for (const [phase, [failing, engineSays]] of Object.entries(phases)) {
   });
 }
 
-test('a plugin that throws in finished harms nobody', async (t) => {
+test('a plugin that throws in finished affects no other request', async (t) => {
   const { exchange, router } = await startScene(t, {}, { plugins: [{ name: 'clumsy', finished: fail }] });
   for (let i = 0; i < 2; i++) equal((await exchange(HELLO, answer(200, 'ok'))).text, 'ok');
   await untilIdle(router);
 });
 
-test('a plugin that fails in the middle of a stream: what was sent stands, then a cut, and the engine is stopped', async (t) => {
+test('a plugin that fails in the middle of a stream: the response is truncated, and the engine is aborted', async (t) => {
   const plugin: Plugin = { name: 'clumsy', responseEvent: (_x, event) => (event.includes('bad') ? fail() : event) };
   const { ask, client, router } = await startScene(t, {}, { plugins: [plugin] });
   const asked = await ask(HELLO);
@@ -109,7 +109,7 @@ test('an engine that breaks off an answer that is held for responseBody: the cli
   deepEqual([got.status, got.get('x-turnout-error')], [502, 'upstream_reset']);
 });
 
-test('finished is told once, however an exchange ends', async (t) => {
+test('finished is called once, however an exchange ends', async (t) => {
   const ends: unknown[] = [];
   const plugin: Plugin = { name: 'w', finished: (x) => ends.push(x.outcome) };
   const { client, ask, exchange } = await startScene(t, { disableRetries: true }, { plugins: [plugin] });

@@ -4,7 +4,7 @@ import { request } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
 import { HELLO, startScene } from '../harness/router.ts';
 
-test('a request without an id gets one of its own, told to engine and client alike', async (t) => {
+test('a request without an id gets one, which engine and client get', async (t) => {
   const { exchange, engine } = await startScene(t);
   const first = (await exchange(HELLO, answer(200, ''))).get('x-request-id');
   const second = (await exchange(HELLO, answer(200, ''))).get('x-request-id');

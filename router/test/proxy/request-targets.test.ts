@@ -60,7 +60,7 @@ test('paths that only look like a router endpoint go to the engine', async (t) =
   }
 });
 
-test('a method that a router endpoint does not take: 405, and the engine never hears of it', async (t) => {
+test('a method that a router endpoint does not take: 405, and the engine never gets it', async (t) => {
   const { client, engine } = await startScene(t);
   client.write(request('POST', '/list_workers', '{}') + request('GET', '/add_worker') + HELLO);
   const first = await client.answer();

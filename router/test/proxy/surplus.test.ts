@@ -19,7 +19,7 @@ test('bytes behind a complete answer are dropped, and the next request goes over
   }
 });
 
-test('an answer that nobody asked for, on an idle connection, is never given to anybody', async (t) => {
+test('a response without a request, on an idle connection, is sent to no client', async (t) => {
   const { exchange, engine } = await startScene(t);
   await exchange(HELLO, answer(200, 'first'));
   engine.connections[0]!.write(FORGED);

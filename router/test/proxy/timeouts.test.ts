@@ -8,7 +8,7 @@ import { until } from '../harness/within.ts';
 
 const GENERATE = request('POST', '/generate', '{}');
 
-test('no answer begins in time: 504 that names its option, the engine is let go, nobody else is asked', async (t) => {
+test('no response in time: 504 that names its option, the engine is aborted, no other engine is asked', async (t) => {
   const second = await startEngine(t);
   const { client, ask, engine, router } = await startScene(t, { firstByteTimeoutSecs: 0.05 });
   router.fleet.add(second.url);
@@ -132,7 +132,7 @@ test('a client that takes no byte for too long is let go, and its work stopped',
   match(metrics, /turnout_requests_total\{outcome="client_left"\} 1/);
 });
 
-test('a client that reads slowly is none that reads nothing', async (t) => {
+test('a client that reads slowly is not a client that has stopped reading', async (t) => {
   const { client, ask, router } = await startScene(t, { clientWriteTimeoutSecs: 1.5 });
   const asked = await ask(GENERATE);
   client.isRecording = false;

@@ -7,7 +7,7 @@ import { HELLO, startScene, untilIdle } from '../harness/router.ts';
 
 const CHUNKED = 'POST /v1/completions HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n';
 
-test('a body that is declared too large gets 413 before it is sent, and no engine hears of it', async (t) => {
+test('a body that is declared too large gets 413 before it is sent, and no engine gets it', async (t) => {
   const { client, engine } = await startScene(t, { maxPayloadSize: 1_000 });
   client.write('POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: 1001\r\n\r\n');
   const got = await client.answer();

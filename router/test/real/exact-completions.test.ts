@@ -86,7 +86,7 @@ describe('the radix tree before a real vLLM', { skip }, () => {
     }
   }
 
-  test('lists and samples are told apart', async () => {
+  test('lists and samples are separated', async () => {
     const texts = ['One two é', 'Left, then 日本'];
     const params = { max_tokens: 12, n: 2, temperature: 1, seed: 7 };
     const { asked, said } = await ask('list', { prompt: texts, ...params });

@@ -177,7 +177,7 @@ describe('the radix tree before real SGLangs', { skip }, () => {
     assert.deepEqual([uncaptured, failures], [0, 0], stats.body);
   });
 
-  test('lists and samples are told apart, each with its own tokens', async () => {
+  test('lists and samples are separated, each with its own tokens', async () => {
     const texts = [opening('list one é'), opening('list two 日本')];
     const params = { temperature: 1, max_new_tokens: 12, n: 2 };
     const { engine, heard, said } = await ask('list', { text: texts, sampling_params: params, return_logprob: true });

@@ -100,7 +100,7 @@ for (const { kind, start, reset, blockSize } of engines) {
       assert.equal(index.match(0, tokenIds, rootOf(null, 'two')), 0);
     });
 
-    test('who comes later learns what was told before', async () => {
+    test('a subscriber that joins later gets the earlier events', async () => {
       await listen(1);
       const prompt = promptOf(1);
       await until('it is known to him too', SOON_MS, () => matched(1, prompt) === wholeBlocks(prompt.length));

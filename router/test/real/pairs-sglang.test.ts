@@ -78,7 +78,7 @@ describe('a real SGLang pair answers as one engine does', { skip }, () => {
     const question = generation.find(({ name }) => name === samples)!;
     const refused = await call(router.url, question.path, question);
     assert.equal(refused.status, 501, refused.body);
-    assert.equal(decodeTap.posted.length, questions.length, 'no engine hears of it');
+    assert.equal(decodeTap.posted.length, questions.length, 'no engine gets it');
   });
 
   test('the KV of each prompt goes from engine to engine, and only one of them computes it', async () => {
@@ -169,7 +169,7 @@ describe('a real SGLang pair answers as one engine does', { skip }, () => {
       await assertServed();
     });
 
-    test('nobody by its partner: no decode engine ever got a request without the fields', () => {
+    test('no decode engine ever got a request without the fields', () => {
       assert.ok(decodeTap.posted.length > 0);
       for (const { asked } of decodeTap.posted) assert.match(asked, /"bootstrap_room":[\d,[\]]+\}$/);
     });

@@ -6,7 +6,7 @@ import { HELLO, startScene, startTestRouter } from '../harness/router.ts';
 
 const bearer = (key: string): string => `authorization: Bearer ${key}`;
 
-test('with --api-key, nothing but probes is answered without a key, and no engine hears of it', async (t) => {
+test('with --api-key, nothing but probes is answered without a key, and no engine gets it', async (t) => {
   const { router, engine } = await startScene(t, { apiKey: ['data-key', 'other-key'] });
   const status = async (target: string, fields: string[] = []) =>
     (await send(t, router.url, request('GET', target, '', fields))).status;

@@ -51,7 +51,7 @@ test('--tls-client-ca-path: only clients with a certificate of that authority ar
   equal(await isHeard(client), true);
 });
 
-test('junk, resets and half a handshake harm nobody else', async (t) => {
+test('junk, resets and half a handshake affect no other client', async (t) => {
   const server = makeCertificate(t, 'server');
   if (server === null) return;
   const { certPath: tlsCertPath, keyPath: tlsKeyPath, cert, key } = server;

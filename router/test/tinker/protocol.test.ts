@@ -11,7 +11,7 @@ async function pausedScene(...args: Parameters<typeof startTinkerScene>): Promis
   return { ...scene, resume: () => scene.engines.forEach(({ core }) => core.resume()) };
 }
 
-test('the words of errors are a detail, with a length, and a status that no SDK retries for ever', async (t) => {
+test('errors have a detail, a length, and a status that no SDK retries without end', async (t) => {
   const { client, router } = await startTinkerScene(t, ['vllm']);
   for (const [path, body, status, words] of [
     ['/asample', '{', 400, /not a JSON object/],

@@ -153,7 +153,7 @@ test('a page of turns ends where it gets large, and the next one goes on there',
   assert.deepEqual([ids, sizes], [turns.map(({ id }) => id), [2, 1]]);
 });
 
-test('the figures of a session: times, cache hits, who did the work', async (t) => {
+test('the figures of a session: times, cache hits, workers', async (t) => {
   const first = turnOf({
     session: 'a',
     ttftMs: 10,
@@ -341,7 +341,7 @@ test('two routers share a store in Redis', async (t) => {
   }
 });
 
-test('the metrics tell what is in the store, and are silent where there is none', async (t) => {
+test('the metrics report what is in the store, and are absent without a store', async (t) => {
   const router = await routerOver(t, [turnOf(), turnOf()]);
   const { text } = await ask(t, router, '/metrics');
   assert.match(text, /^turnout_trajectory_turns 2$/m);

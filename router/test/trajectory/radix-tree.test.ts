@@ -136,7 +136,7 @@ test('the next turn continues exactly what was sampled, and its text gives the i
   assert.equal(stats.retokenization_mismatches, encode(text).join() === all.join() ? 0 : 2);
 });
 
-test('a text that nobody knows is encoded, with mask and logprobs of 0', async (t) => {
+test('an unknown text is encoded, with mask and logprobs of 0', async (t) => {
   const scene = await startWithTree(t);
   const { tokens, loss_mask: mask, rollout_logp: logprobs } = await scene.retrieve('Hello there é');
   assert.deepEqual(tokens, encode('Hello there é'));
@@ -253,7 +253,7 @@ test('numbers beyond 2^53 and unknown fields reach the engine as they were writt
   assert.deepEqual(seen, [body.replace('"text" : "a b"', `"input_ids":[${encode('a b').join(',')}]`)]);
 });
 
-test('a field that is null is none, whatever its place', async (t) => {
+test('a field that is null counts as absent, at any place', async (t) => {
   const scene = await startWithTree(t);
   const sampling = { max_new_tokens: 6, ignore_eos: true };
   for (const body of [

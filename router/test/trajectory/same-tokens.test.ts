@@ -95,7 +95,7 @@ for (const plugin of ['radix-tree', 'chat-sessions']) {
   });
 }
 
-test('with "verify": false nobody is asked', async (t) => {
+test('with "verify": false no engine is asked', async (t) => {
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
   const engine = new Tokens(t, 'other');

@@ -134,7 +134,7 @@ test('what is no JSON object is refused by the decode engine, in its own words',
   equal(world.prefill[0]!.engine.requests.length, 0);
 });
 
-test('nixl: the decode engine hears of a request only when the prefill engine has answered', async (t) => {
+test('nixl: the decode engine gets a request only when the prefill engine has responded', async (t) => {
   const { world, router } = await startVllmPairs(t, 'nixl', [1, 1]);
   const load = (role: 'prefill' | 'decode') => router.fleet.load(router.fleet.get(world[role][0]!.engine.url)!);
   world.prefill[0]!.instead = () => 'nothing';
@@ -179,7 +179,7 @@ test('each role has its own policy', async (t) => {
   );
 });
 
-test('data-parallel ranks are halves: each engine is told its own', async (t) => {
+test('data-parallel ranks are halves: each engine gets its own rank', async (t) => {
   const { world, router } = await startVllmPairs(t, 'nixl', [1, 1], { prefill: [], decode: [] });
   const [prefill, decode] = [world.prefill[0]!, world.decode[0]!];
   for (const [half, role] of [

@@ -28,7 +28,7 @@ test('goes on until something ends it', () => {
   assert.deepEqual(sequence(' the moon', { maxTokens: 2 }).finish, { type: 'length' });
 });
 
-test('the end of the turn stops it and is not text, unless told to ignore or show it', () => {
+test('the end of the turn stops it and is not text, unless the request ignores or shows it', () => {
   const ended = sequence(' the', {}, [endOfTurn]);
   assert.deepEqual(ended.finish, { type: 'stop', matched: endOfTurn });
   assert.equal(ended.text(), ' the');

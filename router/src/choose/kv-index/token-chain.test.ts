@@ -10,7 +10,7 @@ function hashOf(tokenIds: Int32Array, blockSize: number, root = baseRoot): strin
   return `${chain.lo} ${chain.hi}`;
 }
 
-test('tokens alike have hashes alike, whichever array they stand in', () => {
+test('equal tokens have equal hashes, in any array type', () => {
   fc.assert(
     fc.property(fc.array(fc.nat(200_000), { minLength: 4, maxLength: 40 }), (ids) => {
       const tokenIds = Int32Array.from(ids);

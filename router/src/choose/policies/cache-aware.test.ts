@@ -110,7 +110,7 @@ test('the one who has seen more of it wins over the one who has less to do', () 
   assert.equal(place(promptOf(long)), home);
 });
 
-test('what nobody has seen goes to the worker that has seen least', () => {
+test('a new prompt goes to the worker that has seen the least', () => {
   const { fleet, place, policy } = setUp(3);
   place(promptOf(words(1, 6_000)));
   place(promptOf(words(2, 3_000)));

@@ -162,7 +162,7 @@ test('slower memory counts for less', async (t) => {
   for (let i = 0; i < 3; i++) assert.equal(place(asked(ids)), workers[0]);
 });
 
-test('salts and adapters are told apart', async (t) => {
+test('salts and adapters separate prompts', async (t) => {
   const { workers, place, feedOf } = await setUp(t, 3);
   const ids = idsOf(1, 160);
   feedOf(workers[0]!).onEvents([stored(ids)]);

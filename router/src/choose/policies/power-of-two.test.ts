@@ -43,7 +43,7 @@ test('the ends of chance make a pair of different workers', () => {
   }
 });
 
-test('requests that others have there count, where the engine told of them', () => {
+test('requests of other routers count, where the engine reports them', () => {
   const { fleet, workers } = fleetOfSize(2);
   const policy = powerOfTwo(policyContext(fleet));
   fleet.begin(workers[0]!);

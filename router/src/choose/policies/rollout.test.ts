@@ -148,7 +148,7 @@ test('who may not wait is placed: without a session, with a deadline, or when it
   assert.ok(s.ask(late!) !== null);
 });
 
-test('without ends of sessions nobody ever waits', () => {
+test('without session end signals no request waits', () => {
   const s = scene(1);
   for (let i = 0; i < 40; i++) {
     for (const tokens of [500, 1_000]) {

@@ -54,7 +54,7 @@ test('of sessions of one age the one with the most expected turns goes first', (
   assert.deepEqual(s.waitOne(), ['a']);
 });
 
-test('nobody is overtaken for ever: a session that is old enough goes before the first of a new group', () => {
+test('no session waits without end: one that is old enough goes before the first of a new group', () => {
   const s = fullScene();
   s.holds(long('old', 'residents'));
   s.context.clock.nowMs += 600_000;

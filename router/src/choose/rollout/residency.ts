@@ -49,7 +49,7 @@ export function mustPause(session: OpenSession, workload: Workload): boolean {
  * The order in which sessions get room, the highest first, in seconds.
  *
  * It is the session's age, and more for each turn that it is expected to have: the session that would be open for the longest time goes
- * first. In a stream of sessions ages differ most, so that nobody is overtaken for ever. In a batch all have the same age: the longest goes
+ * first. In a stream of sessions ages differ most, so that no session waits without end. In a batch all have the same age: the longest goes
  * first, and does not end last. As ages grow alike, each begin is taken away instead, and a rank does not change with time.
  */
 export function rankSecs(session: OpenSession, { turns, turnSecs }: Workload): number {

@@ -74,7 +74,11 @@ test('a body that names a rank stays as it is, in whatever place and spelling', 
     const body = Buffer.from(text);
     assert.equal(withRank(body, 3), body, text);
   }
-  assert.match(changed('{"x":{"routed_dp_rank":1}}'), /^\{"data_parallel_rank":3,/, 'one in a nested object is none');
+  assert.match(
+    changed('{"x":{"routed_dp_rank":1}}'),
+    /^\{"data_parallel_rank":3,/,
+    'one in a nested object does not count',
+  );
 });
 
 test('what is no JSON object is for the engine to refuse', () => {

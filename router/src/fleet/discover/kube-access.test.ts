@@ -54,7 +54,7 @@ test('$KUBECONFIG wins over the service account, ~/.kube/config does not', async
   deepEqual(await named.options(), { rejectUnauthorized: false, headers: { Authorization: 'Bearer T' } });
 });
 
-test('nobody to ask, a file without a context, a package that is not there: words for the user', async (t) => {
+test('no server, a file without a context, a missing package: each has a message for the user', async (t) => {
   const home = folderWith(t, { '.kube/config': kubeconfig('none') });
   await rejects(findAccess({ HOME: '/nowhere' }, '/nowhere'), /neither \$KUBECONFIG nor ~\/\.kube\/config/);
   await rejects(findAccess({ HOME: home }, '/nowhere'), /has no current context/);

@@ -40,7 +40,7 @@ function expected(history: readonly Moment[]): Map<string, string> {
   return at;
 }
 
-test('after any history the fleet is what it led to, told in one batch or in many, or listed', () => {
+test('the fleet is the result of the events, in one batch, in many, or from a list', () => {
   fc.assert(
     fc.property(moments, fc.integer({ min: 1, max: 7 }), (history, batch) => {
       const fleet = makeFleet();
@@ -142,7 +142,7 @@ test('a bootstrap port that was set by hand stays until the pod tells another on
   deepEqual(fleet.workers, [worker]);
 });
 
-test('a pod of both roles is told of once, and again when it was right in between', () => {
+test('a pod with both roles is reported once, and again after it was correct', () => {
   const told: string[] = [];
   const podWorkers = new PodWorkers(makeFleet(true), { ...OPTIONS, roles: { ...roles, decode: ['kind=d'] } }, (line) =>
     told.push(line),

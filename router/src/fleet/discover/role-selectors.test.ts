@@ -24,7 +24,7 @@ function isAsked(pod: Record<string, string>, selector: string): boolean {
   });
 }
 
-test('nobody of either role is left out of what is asked for', () => {
+test('the selector asks for pods of both roles', () => {
   fc.assert(
     fc.property(labels, selectors, selectors, (pod, prefill, decode) => {
       const role = roleOf(pod, { prefill, decode });

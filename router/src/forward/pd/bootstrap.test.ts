@@ -97,7 +97,7 @@ for (const [path, body] of several) {
   });
 }
 
-test('who asks for the log probabilities of the prompt', () => {
+test('which requests ask for log probabilities of the prompt', () => {
   const asks = (body: string, path = '/generate') => {
     const out = addBootstrap(path, Buffer.from(body), place);
     return 'bytes' in out && out.asksForLogprobs;

@@ -13,7 +13,7 @@ function merged(prefill: string, decode: string, isStream = false): string {
   return (out as Buffer).toString();
 }
 
-test('the lists of the prefill engine stand before those of the decode engine, every other byte stays', () => {
+test('the lists of the prefill engine come before those of the decode engine, all other bytes stay', () => {
   const prefill =
     '{"meta_info":{"input_token_logprobs":[[null,1,null],[-0.10,2,null]],"input_top_logprobs":[null,[[1]]]}}';
   const decode =

@@ -13,7 +13,7 @@ function merged(prefill: string, decode: string): string {
   return ((merge?.responseBody(x, Buffer.from(decode)) ?? Buffer.from(decode)) as Buffer).toString();
 }
 
-test('the parameters are the engine’s own bytes; without an object there are none', () => {
+test('the parameters are the engine’s own bytes; null without an object', () => {
   const params = (answer: string) => {
     const said = readPrefill(Buffer.from(answer)).params;
     return said === null ? undefined : Buffer.from(said).toString();
@@ -27,7 +27,7 @@ test('the parameters are the engine’s own bytes; without an object there are n
   }
 });
 
-test('nothing to merge: nobody looks at the answer', () => {
+test('without anything to merge the response is not read', () => {
   for (const answer of [
     '{"choices":[{"prompt_logprobs":null,"routed_experts":null}],"prompt_logprobs":null}',
     '{}',
@@ -53,7 +53,7 @@ test('log probabilities of the prompt, at both places; every other byte stays', 
   );
 });
 
-test('cached tokens are those of the prefill engine, unless the decode engine was told', () => {
+test('cached tokens are those of the prefill engine, unless the decode engine got the number', () => {
   const usage = (cached: string) => `{"usage":{"prompt_tokens":9,"prompt_tokens_details":${cached}}}`;
   const details = '{"cached_tokens":8,"created_cache_tokens":null}';
   equal(merged(usage('{"cached_tokens":2}'), usage(details)), usage(details.replace('8', '2')));

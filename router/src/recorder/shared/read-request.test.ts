@@ -24,7 +24,7 @@ test('prompts, samples and the model of a request', () => {
   }
 });
 
-test('what has no tokens of its own, or none that could be told, is left alone', () => {
+test('a request whose tokens can not be known is not changed', () => {
   const cases: [DialectName, string][] = [
     ['generate', '{}'],
     ['generate', '[1]'],

@@ -9,7 +9,7 @@ import { TokenizerCheck } from './tokenizer-check.ts';
 
 const quiet = { warn() {}, error() {} } as unknown as Logger;
 
-test('an engine that lets the question stand holds up one request, not each', async (t) => {
+test('an engine that does not answer the question delays one request, not each', async (t) => {
   let asked = 0;
   let problem: Error = new NoAnswer('no answer within 2000 ms');
   const worker = {

@@ -57,7 +57,7 @@ test('an answer of a million U+FFFD is searched in linear time', () => {
   assert.equal(found(turnOf(encode(' the'), answer), answer.slice(0, 9)), null);
 });
 
-test('bytes that are no letter are found by the U+FFFD that stands for each of them', () => {
+test('bytes that are no character are found by their U+FFFD', () => {
   const [first, second, third] = encode('日') as [number, number, number];
   // The end of a letter that another answer began, a letter, and one that breaks off.
   const sampled = [

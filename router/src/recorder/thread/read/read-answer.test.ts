@@ -97,7 +97,7 @@ test('a stream whose lines end in CRLF is read as any other, wherever it is cut 
   }
 });
 
-test('samples of a stream are told apart', () => {
+test('samples of a stream are separated', () => {
   for (const isCumulative of [true, false]) {
     const from = (at: number): number => (isCumulative ? 0 : at);
     const events = [0, 1, 2].flatMap((at) => [1, 0].map((index) => event(from(at), at + 1, { index }, at === 2)));
@@ -125,7 +125,7 @@ test('of a cumulative stream little is kept', () => {
   assert.equal(read('generate', true, kept)[0]!.ids.length, 600);
 });
 
-test('events of any size are told apart, cumulative or not, one sample or several', () => {
+test('events of any size are separated, cumulative or not, with one sample or several', () => {
   // A prompt's log probabilities, with tokens that are spelled like keys.
   const logprobs = Array.from({ length: 4_000 }, (_, i) => [-1, i, ['"index"', '\\', 'index', 'output_ids'][i % 4]]);
   const info = (to: number, has: boolean) => ({

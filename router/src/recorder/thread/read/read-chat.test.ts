@@ -46,7 +46,7 @@ const read = (text: string, isLast = true) =>
     isTorn,
   }));
 
-test('logprobs of a stream stand where they belong, though it leaves out those of tokens without text', () => {
+test('logprobs of a stream are at their positions, although those of tokens without text are missing', () => {
   // A letter of three bytes is told with its last one, the end not at all.
   const events = [
     first,
@@ -66,7 +66,7 @@ test('logprobs of a stream stand where they belong, though it leaves out those o
   ]);
 });
 
-test('of a stream that broke off the tokens are told by their bytes', () => {
+test('tokens of a truncated stream are found by their bytes', () => {
   const text = stream(first, event('word', 1, ['word', -1]), event('aword', 3, ['a', -2], ['word', -3]));
   const expected = {
     ids: [256, 97, 256],
@@ -81,7 +81,7 @@ test('of a stream that broke off the tokens are told by their bytes', () => {
   assert.deepEqual(read(`${text}data: {"error":{"message":"x"}}\n\ndata: [DONE]\n\n`), [expected]);
 });
 
-test('where a token is missing, or can not be told, the record ends before it', () => {
+test('the record ends before a token that is missing or not known', () => {
   const known = { ids: [256], logprobs: [-1], content: 'word', finishReason: 'abort', isTorn: true };
   const word = event('word', 1, ['word', -1]);
   // The special token between them had no event.

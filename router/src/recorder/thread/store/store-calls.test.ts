@@ -4,7 +4,7 @@ import { MemoryStore } from './memory.ts';
 import { storeCalls } from './store-calls.ts';
 import { TurnWriter } from './writer.ts';
 
-test('a store that can not count, and says so at once, leaves its state to be told', async () => {
+test('a store that fails to count at once still reports its state', async () => {
   class Uncountable extends MemoryStore {
     override counts(): never {
       throw new Error('database disk image is malformed');

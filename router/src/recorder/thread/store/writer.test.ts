@@ -98,7 +98,7 @@ test('what a store does not take at the very end is counted', async () => {
   assert.equal(writer.state.dropped, 1);
 });
 
-test('each turn that will never be there is told of: for its memory, for its own sake, and at the end', async () => {
+test('each turn that is not stored is reported: for its memory, for itself, and at the end', async () => {
   const store = new FickleStore();
   const writer = new TurnWriter(store, 5_000, 5);
   const lost: Turn[] = [];

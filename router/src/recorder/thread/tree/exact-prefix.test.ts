@@ -71,7 +71,7 @@ const text = fc
   )
   .map((parts) => parts.join(''));
 
-test('texts that nobody sampled have the ids of their encoding, whatever is cached', async () => {
+test('texts that were not sampled have the ids of their encoding, whatever is cached', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(text, { minLength: 1, maxLength: 8 }), text, async (cached, asked) => {
       const trees = new Trees();
