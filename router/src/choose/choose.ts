@@ -5,7 +5,7 @@ import { RouterError } from '../kit/errors.ts';
 import type { PlacedRequest } from '../placed-request.ts';
 import { type Explains, explainChoice } from './explain-choice.ts';
 import type { FullWorkers } from './full-workers.ts';
-import { HoldQueue, type WorkerSet } from './hold-queue.ts';
+import { HoldQueue, NO_SET, type WorkerSet } from './hold-queue.ts';
 import type { Hold, MoveWhy, Policy, SwapGate } from './policy.ts';
 import type { PolicyTable } from './policy-table.ts';
 import { unknownModel } from './requested-model.ts';
@@ -29,7 +29,6 @@ export interface ChooserParts {
 }
 
 const NO_WORKERS: readonly Worker[] = [];
-const NO_SET: WorkerSet = { key: 'none', workers: NO_WORKERS };
 
 /**
  * Places requests: the facts of a request → placement, hold or refusal; then `released` or `failed`. It knows no sockets and no bodies.
@@ -127,6 +126,7 @@ export class Chooser {
     const allowed = x.allowed(this.#byModel(x));
     if (allowed instanceof RouterError) return NO_SET;
     const workers = usable(x, allowed);
+    if (workers.length === 0) return NO_SET;
     return { key: workers === this.#fleet.eligible ? '' : workers.map(({ slot }) => slot).join(), workers };
   }
 

@@ -6,7 +6,7 @@ import type { ResultListener } from '../wire/result.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';
 import type { Sink } from '../wire/sink.ts';
-import { HoldQueue } from './hold-queue.ts';
+import { HoldQueue, NO_SET, type WorkerSet } from './hold-queue.ts';
 
 const makeExchange = (): Exchange =>
   new Exchange(
@@ -196,4 +196,29 @@ test('each holder has a maximum of its own', async () => {
   assert.equal(queue.size, 1);
   queue.leave(x);
   await new Promise<void>((resolve) => queue.hold(x, 'busy', 20, policy, never, resolve));
+});
+
+test('a request that no worker may get any more is asked again, whatever the order of its policy', async () => {
+  let set: WorkerSet = { key: 'a', workers: [] };
+  const queue = new HoldQueue({ setOf: () => set });
+  const ordered = { nextHeld: () => null };
+  const asked = new Promise<void>((resolve) => queue.hold(makeExchange(), 'busy', LONG_MS, ordered, resolve, never));
+  queue.retryHeld();
+  await nextTick();
+  assert.equal(queue.size, 1);
+  set = NO_SET;
+  queue.retryHeld();
+  await asked;
+  assert.equal(queue.size, 0);
+});
+
+test('a set of workers that differs at each question does not stop the retry', async () => {
+  let calls = 0;
+  const queue = new HoldQueue({ setOf: () => ({ key: String(++calls), workers: [] }) });
+  const x = makeExchange();
+  queue.hold(x, 'busy', LONG_MS, { nextHeld: () => null }, never, never);
+  queue.retryHeld();
+  await nextTick();
+  assert.ok(calls < 10, `${calls} questions`);
+  queue.leave(x);
 });

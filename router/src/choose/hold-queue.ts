@@ -33,6 +33,8 @@ interface SetQueue {
 }
 
 const ANY: WorkerSet = { key: '', workers: [] };
+/** For requests that no worker may get: they are asked again, to be refused. */
+export const NO_SET: WorkerSet = { key: 'none', workers: [] };
 
 export interface HoldQueueOptions {
   /** Whether a retry for this holder would be in vain because every worker is full. */
@@ -131,7 +133,9 @@ export class HoldQueue {
     this.#isRetryDue = true;
     setImmediate(() => {
       this.#isRetryDue = false;
-      for (const holder of this.#queues.keys()) this.#sortBySet(holder);
+      // A copy: sorting removes a holder and adds it again.
+      const holders = [...this.#queues.keys()];
+      for (const holder of holders) this.#sortBySet(holder);
       const queues = [...this.#all()];
       // The order rotates: otherwise, with little capacity, the later queues would never be retried.
       const start = this.#rounds++;
@@ -193,10 +197,12 @@ export class HoldQueue {
     }
   }
 
-  #askInOrder({ holder, held }: SetQueue): void {
-    const { workers } = comparesItself(holder) || held.first === null ? ANY : this.#setOf(held.first.value);
+  #askInOrder(queue: SetQueue): void {
+    const { holder, held } = queue;
+    const set = comparesItself(holder) || held.first === null ? ANY : this.#setOf(held.first.value);
+    if (set === NO_SET) return this.#retryAll(queue);
     while (held.size > 0 && !this.#isClosed(holder)) {
-      const x = holder.nextHeld!(held, workers);
+      const x = holder.nextHeld!(held, set.workers);
       if (x === null) return;
       this.#ask(x);
       // The exchange is held again, and would be the next one forever.

@@ -93,7 +93,11 @@ export const versionOf = (json: Json | null): string | null => json?.scalar() ??
 
 /** The spans of a list as an engine writes it. */
 export const readSpans = (list: unknown): VersionSpan[] =>
-  (list as readonly WrittenSpan[]).map(({ version, start: from, end: to }) => ({ version: String(version), from, to }));
+  (list as readonly WrittenSpan[]).map(({ version, start: from, end: to }) => ({
+    version: version === null ? null : String(version),
+    from,
+    to,
+  }));
 
 /** @returns the spans as an engine writes them */
 export const writtenSpans = (spans: readonly VersionSpan[]): WrittenSpan[] =>

@@ -97,12 +97,12 @@ export class Capture<State extends Captured> implements PluginPhases {
   }
 
   requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
-    const { refusal } = this.#recorder;
-    if (refusal !== null) throw new Refused(refusal);
     if (body.length > MAX_BODY_BYTES) {
       this.#strategy.tooLarge(x, worker);
       return body;
     }
+    const { refusal } = this.#recorder;
+    if (refusal !== null) throw new Refused(refusal);
     const state = this.begin(x);
     return after(this.#strategy.open(x, state, body, worker), (sent) => {
       this.#leaves(x, state, worker);
@@ -139,7 +139,7 @@ export class Capture<State extends Captured> implements PluginPhases {
     // The number connects the rest of the response with this request.
     if (!isLast && state.id === 0) state.id = thread.newId();
     const { isStream } = tap;
-    const isUnnamed = this.#strategy.isUnnamed?.(x, state, isStream) ?? state.expected!.isUnnamed;
+    const isUnnamed = this.#strategy.isUnnamed?.(x, state, isStream) ?? state.expected?.isUnnamed ?? true;
     const asked = versions.asked(state.bracket, isUnnamed);
     const facts = { ...factsOf(x, isStream, sessionHeaders), asked };
     const isAwaited = holdsEnds && storesFirst;

@@ -1,5 +1,6 @@
 import { bufferOf } from '../../kit/bytes.ts';
 import { Captures, type EndedResponse, type OpenCapture, unanswered } from './captures.ts';
+import type { ExpertsFiles } from './capture/experts-files.ts';
 import type { KnownTokens } from './capture/known-tokens.ts';
 import { tokenIds } from './read/sampled.ts';
 import { TurnIds } from './capture/turn-id.ts';
@@ -20,6 +21,7 @@ interface CallParts {
   /** Resolves when the turns that ended before are in the tree. */
   readonly settled: () => Promise<unknown>;
   readonly writer: TurnWriter;
+  readonly files: ExpertsFiles | null;
   readonly keepsBodies: boolean;
 }
 
@@ -32,7 +34,7 @@ export class CallCaptures extends Captures<OpenCall> {
   readonly #ids = new TurnIds();
 
   constructor(parts: CallParts) {
-    super(null, true);
+    super(parts.files, true);
     this.#parts = parts;
   }
 
@@ -41,8 +43,8 @@ export class CallCaptures extends Captures<OpenCall> {
   }
 
   protected override async place(call: EndedResponse, { request }: OpenCall, answer: Buffer): Promise<void> {
-    // The rest of a stream has its tokens.
-    if (!call.isLast) return;
+    // The rest of a stream has its tokens; a response without a body has no turn.
+    if (!call.isLast || answer.length === 0) return;
     const { model } = JSON.parse(bufferOf(request).toString()) as { model?: unknown };
     const facts = { ...call.facts, model: typeof model === 'string' ? model : call.facts.model };
     const read = readCall(facts.path, answerValues(call.isStream, answer));

@@ -75,7 +75,7 @@ export async function recorderCalls(options: RecorderOptions) {
   const kinds = {
     text: captures,
     chat: chatCaptures,
-    call: new CallCaptures({ tree: known, settled, writer, keepsBodies }),
+    call: new CallCaptures({ tree: known, settled, writer, files, keepsBodies }),
   };
   writer.onLost = (turn) => {
     lost(turn.session, turn.tenant);

@@ -124,7 +124,10 @@ export class TextStrategy implements CaptureStrategy<TextState> {
       for (let rounds = 0; rounds < 2; rounds++) await setImmediate();
       if (x.outcome !== null) return null;
       const call = { id, dialect: state.dialect, tenant, model, forward, session, body: copy };
-      return await thread.ask('openCapture', call, [copy.buffer]);
+      const opened = await thread.ask('openCapture', call, [copy.buffer]);
+      // The client disconnected in the meantime: the thread got that before the prompt was held.
+      if (x.outcome !== null) thread.tell('captureDropped', { kind: this.kind, id });
+      return opened;
     } catch (error) {
       const { message } = error as Error;
       const failures = ++this.failures;

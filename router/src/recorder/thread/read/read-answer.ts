@@ -2,6 +2,7 @@ import { type ChoicesAnswer, readChoices } from '../../../engines/dialects/choic
 import type { GenerateDelta } from '../../../engines/dialects/generate.ts';
 import type { Dialect } from '../../../generation/dialect.ts';
 import { type Answer, Unreadable } from '../../../generation/delta.ts';
+import { Json } from '../../../kit/json-members.ts';
 import { objectStarts } from '../../../kit/sse.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import { textOf } from './message.ts';
@@ -34,8 +35,13 @@ export function answerValues(isStream: boolean, bytes: Buffer): object[] {
 
 /** The samples in the response of an engine. Throws `Unreadable`. */
 export function readAnswer(dialect: Dialect, isStream: boolean, bytes: Buffer): Sampled[] {
-  const answers = jsonStarts(isStream, bytes).map((start): Answer | null => dialect.read(bytes, start));
-  if (!isStream && answers[0] === null) throw new Unreadable('it is no response of ' + dialect.path);
+  const answers = jsonStarts(isStream, bytes).map((start): Answer | null => {
+    const answer = dialect.read(bytes, start);
+    // An event of a stream may be of another kind, but not broken.
+    if (answer === null && (!isStream || Json.object(bytes, start) === null))
+      throw new Unreadable('it is no response of ' + dialect.path);
+    return answer;
+  });
   if (dialect.name === 'generate')
     return readGenerate(
       answers.flatMap((answer) => (answer?.deltas ?? []) as readonly GenerateDelta[]),
