@@ -15,11 +15,16 @@ export class Asked {
   readonly dialect: Dialect;
   readonly body: Buffer;
   readonly #top: Json;
+  /** The object with the sampling parameters; null: the request has no such object. */
+  readonly params: Json | null;
 
   constructor(dialect: Dialect, body: Buffer, top: Json) {
     this.dialect = dialect;
     this.body = body;
     this.#top = top;
+    const { params } = dialect.request;
+    const given = params === null ? top : top.get(params);
+    this.params = given?.isObject === true ? given : null;
   }
 
   /** @returns null: it is no JSON object, which the engine will refuse */
@@ -31,14 +36,6 @@ export class Asked {
   /** A member of the body; undefined: absent, or no JSON. */
   get(name: string): unknown {
     return this.#top.get(name)?.valueIfAny();
-  }
-
-  /** The object with the sampling parameters; null: the request has no such object. */
-  get params(): Json | null {
-    const { params } = this.dialect.request;
-    if (params === null) return this.#top;
-    const given = this.#top.get(params);
-    return given?.isObject === true ? given : null;
   }
 
   /** A sampling parameter; undefined: absent, or no JSON. */
@@ -96,7 +93,7 @@ export class Asked {
 
   /** Beside text or ids there is something else, whose ids are the engine's alone. */
   get hasMedia(): boolean {
-    return MEDIA.some((name) => hasData(this.get(name) ?? null)) || EMBEDS.some((name) => this.#top.get(name) !== null);
+    return MEDIA.some((name) => hasData(this.#top.get(name))) || EMBEDS.some((name) => this.#top.get(name) !== null);
   }
 
   /** The prompts; null: their tokens can't be known, or the request is wrong, and the engine refuses it. */
@@ -207,9 +204,16 @@ export class AskedEdit {
   }
 }
 
-/** As in SGLang 0.5.23 (`has_valid_data`): AReaL's client writes `"image_data": []` for no image. */
-function hasData(value: unknown): boolean {
-  return Array.isArray(value) ? value.some(hasData) : value !== null;
+/** As in SGLang 0.5.23 (`has_valid_data`): AReaL's client writes `"image_data": []` for no image. Lists may be nested to any depth. */
+function hasData(json: Json | null): boolean {
+  if (json === null) return false;
+  const { bytes, end } = json;
+  for (let at = json.start; at < end; at++) {
+    const byte = bytes[at]!;
+    if (byte === N) at += 'null'.length - 1;
+    else if (byte > SPACE && byte !== COMMA && byte !== OPEN_ARRAY && byte !== CLOSE_ARRAY) return true;
+  }
+  return false;
 }
 
 function readPrompt(value: unknown): GivenPrompt | null {
@@ -228,5 +232,8 @@ const countOf = (value: unknown): number | null =>
 const numberOf = (value: unknown): number | null => (typeof value === 'number' ? value : null);
 
 const SPACE = 0x20;
+const COMMA = 0x2c;
+const OPEN_ARRAY = 0x5b;
+const CLOSE_ARRAY = 0x5d;
 /** The first byte of `null`. */
 const N = 0x6e;

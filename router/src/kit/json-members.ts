@@ -1,5 +1,5 @@
 import { type MemberPlace } from './json-edit.ts';
-import { keyIs, readScalarText, readString, scanItems, scanMembers } from './json-scan.ts';
+import { type VisitMember, keyIs, readScalarText, readString, scanItems, scanMembers } from './json-scan.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -12,8 +12,8 @@ const N = 0x6e;
 /** Integers with so many digits are exact. */
 const MOST_DIGITS = 15;
 
-/** No engine and no client writes an object with so many members: it is treated as unreadable, which bounds the index. */
-const MAX_MEMBERS = 4_096;
+/** Bounds the index. An object with more members has none: each search scans it. */
+const MAX_INDEXED = 4_096;
 /** Numbers of a member in the index: where its key, without quotes, and its value begin and end, and 1 if the key has an escape. */
 const WIDTH = 5;
 
@@ -25,8 +25,8 @@ export class Json {
   readonly bytes: Buffer;
   readonly start: number;
   readonly end: number;
-  /** null: the members are not scanned yet. */
-  #index: number[] | null = null;
+  /** undefined: the members are not scanned yet; null: there are too many. */
+  #index: readonly number[] | null | undefined;
 
   constructor(bytes: Buffer, start: number, end: number) {
     this.bytes = bytes;
@@ -34,19 +34,16 @@ export class Json {
     this.end = end;
   }
 
-  /**
-   * The object at `start`, or after white space there.
-   * @returns null: there is no whole object with at most 4,096 members
-   */
+  /** The object at `start`, or after white space there; null: there is no whole object. */
   static object(bytes: Buffer, start = 0, end = bytes.length): Json | null {
     const index: number[] = [];
-    const after = scanMembers(bytes, start, end, (keyStart, keyEnd, valueStart, valueEnd, isEscaped) => {
-      index.push(keyStart, keyEnd, valueStart, valueEnd, isEscaped ? 1 : 0);
-      return index.length < WIDTH * MAX_MEMBERS;
+    let members = 0;
+    const after = scanMembers(bytes, start, end, (...member) => {
+      if (++members <= MAX_INDEXED) addTo(index, ...member);
     });
-    if (after < 0 || index.length >= WIDTH * MAX_MEMBERS) return null;
+    if (after < 0) return null;
     const object = new Json(bytes, start, after);
-    object.#index = index;
+    object.#index = members > MAX_INDEXED ? null : index;
     return object;
   }
 
@@ -68,19 +65,19 @@ export class Json {
 
   /** The object has no members. */
   get isEmpty(): boolean {
-    return this.#members().length === 0;
+    return this.#members()?.length === 0;
   }
 
   /** Where a member is, even if its value is `null`; null: it is absent. */
   place(name: string): MemberPlace | null {
-    const index = this.#members();
+    const index = this.#membersFor(name);
     const i = this.#last(name, index);
     return i < 0 ? null : { from: index[i]! - 1, valueStart: index[i + 2]!, to: index[i + 3]! };
   }
 
   /** The value of a member. */
   get(name: string): Json | null {
-    const index = this.#members();
+    const index = this.#membersFor(name);
     const i = this.#last(name, index);
     const start = i < 0 ? -1 : index[i + 2]!;
     return i < 0 || this.bytes[start] === N ? null : new Json(this.bytes, start, index[i + 3]!);
@@ -88,14 +85,14 @@ export class Json {
 
   /** True if there are several members with this name. */
   repeats(name: string): boolean {
-    const index = this.#members();
+    const index = this.#membersFor(name);
     const last = this.#last(name, index);
     return last > 0 && this.#last(name, index, last) >= 0;
   }
 
   /** The members of an object by their names, those that are `null` too; empty where the value is none. */
   entries(): [name: string, value: Json][] {
-    const index = this.#members();
+    const index = this.#members() ?? this.#scanned();
     const entries: [string, Json][] = [];
     for (let i = 0; i < index.length; i += WIDTH) {
       const name = readString(this.bytes, index[i]! - 1, index[i + 1]! + 1) ?? '';
@@ -201,9 +198,29 @@ export class Json {
     return -1;
   }
 
-  #members(): readonly number[] {
-    if (this.#index !== null) return this.#index;
+  /** null: there are too many. */
+  #members(): readonly number[] | null {
+    if (this.#index !== undefined) return this.#index;
     const object = this.isObject ? Json.object(this.bytes, this.start, this.end) : null;
     return (this.#index = object === null ? [] : object.#index!);
   }
+
+  /** At least the last two members of this name. */
+  #membersFor(name: string): readonly number[] {
+    return this.#members() ?? this.#scanned((from, to) => keyIs(this.bytes, from, to, name), 2);
+  }
+
+  #scanned(isWanted: (keyStart: number, keyEnd: number) => boolean = () => true, most = Infinity): number[] {
+    const index: number[] = [];
+    scanMembers(this.bytes, this.start, this.end, (...member) => {
+      if (!isWanted(member[0], member[1])) return;
+      if (index.length >= WIDTH * most) index.splice(0, WIDTH);
+      addTo(index, ...member);
+    });
+    return index;
+  }
+}
+
+function addTo(index: number[], ...[keyStart, keyEnd, valueStart, valueEnd, isEscaped]: Parameters<VisitMember>): void {
+  index.push(keyStart, keyEnd, valueStart, valueEnd, isEscaped ? 1 : 0);
 }

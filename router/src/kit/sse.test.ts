@@ -110,4 +110,5 @@ test('the objects in complete lines of data are found', () => {
   const text = 'event: a\ndata: {"a":1}\n\n: comment\ndata:{}\r\n\r\ndata: [{}]\n\ndata: [DONE]\n\ndata: {"cut":';
   assert.deepEqual(objectStarts(Buffer.from(text)), [text.indexOf('{"a"'), text.indexOf('{}')]);
   assert.deepEqual(objectStarts(Buffer.from('data: {}')), []);
+  assert.deepEqual(objectStarts(Buffer.from('data:\ndata: [\n {"a":1}\n')), []);
 });

@@ -115,6 +115,7 @@ const NOTHING = Buffer.alloc(0);
 const LF = 10;
 const CR = 13;
 const OPEN_OBJECT = 0x7b;
+const SPACE = 0x20;
 const DATA = Buffer.from('data:');
 
 /** The span of the data in an event with one data line; -1 otherwise. */
@@ -129,10 +130,10 @@ export function objectStarts(bytes: Buffer): number[] {
   const starts: number[] = [];
   for (let at = 0, end = bytes.indexOf(LF); end >= 0; at = end + 1, end = bytes.indexOf(LF, at)) {
     if (bytes.compare(DATA, 0, DATA.length, at, Math.min(at + DATA.length, bytes.length)) !== 0) continue;
-    const brace = bytes.indexOf(OPEN_OBJECT, at);
+    let start = at + DATA.length;
+    while (start < end && bytes[start]! <= SPACE) start++;
     // Not the "[DONE]" that ends a stream.
-    if (brace >= 0 && brace < end && bytes.toString('latin1', at + DATA.length, brace).trim() === '')
-      starts.push(brace);
+    if (bytes[start] === OPEN_OBJECT) starts.push(start);
   }
   return starts;
 }

@@ -87,3 +87,10 @@ test('what is no JSON object is for the engine to refuse', () => {
     assert.equal(withRank(body, 3), body, text);
   }
 });
+
+test('a request with many members gets its namespace too', () => {
+  const body = { prompt: 'a', ...Object.fromEntries(Array.from({ length: 5_000 }, (_, i) => [`m${i}`, 0])) };
+  assert.equal(salt({ ...body, prompt_cache_isolation_key: 'k' }, ''), salt({ prompt_cache_isolation_key: 'k' }, ''));
+  assert.ok(salt({ ...body, prompt_cache_isolation_key: 'k' }, ''));
+  assert.equal(salt(body, 'v2.1'), salt({}, 'v2.1'));
+});

@@ -122,3 +122,8 @@ test('whatever the object: what a reader finds is the same, and three fields', (
     { numRuns: 300 },
   );
 });
+
+test('lists in lists hold no parameters, to any depth', () => {
+  const nested = `{"text":["a"],"sampling_params":[${'['.repeat(200_000)}{"n":2}${']'.repeat(200_000)}]}`;
+  assert.match(added(nested), /"bootstrap_room":\[\d+\]$/);
+});

@@ -67,8 +67,8 @@ function rooms(count: number): string[] {
 
 /** @param params a batch may have a list of them, one for each of its prompts */
 function wantsSamples(params: Json | null): boolean {
-  if (params?.isList === true) return params.some(wantsSamples);
-  return Number(params?.get('n')?.scalar() ?? 0) > 1;
+  const wants = (one: Json | null): boolean => Number(one?.get('n')?.scalar() ?? 0) > 1;
+  return params?.isList === true ? params.some(wants) : wants(params);
 }
 
 /** The number of prompts, as SGLang 0.5.23 counts them; -1: one prompt that is not in a list. */
