@@ -212,3 +212,13 @@ export const promptIdsRequest = (text: string): object => ({
   return_logprob: true,
   logprob_start_len: 0,
 });
+
+/** Releases before this one name only the version at the end of an answer, not the spans. */
+const [MAJOR, MINOR, PATCH] = [0, 5, 19];
+
+/** Whether an engine names versions token by token. @param release null: the engine does not tell it, and counts as a new one */
+export function namesSpans(release: string | null): boolean {
+  const [, major = 1, minor = 0, patch = 0] = /^(\d+)\.(\d+)\.(\d+)/.exec(release ?? '')?.map(Number) ?? [];
+  if (major !== MAJOR) return major > MAJOR;
+  return minor === MINOR ? patch >= PATCH : minor > MINOR;
+}

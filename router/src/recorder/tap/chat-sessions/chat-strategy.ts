@@ -1,18 +1,16 @@
 import type { Exchange } from '../../../exchange.ts';
 import { sessionOf } from '../../../classify/routing-keys.ts';
-import type { EngineKind } from '../../../engines/engine.ts';
 import type { Worker } from '../../../fleet/worker.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
 import { copied } from '../../../kit/copy-slices.ts';
-import { RouterError } from '../../../kit/errors.ts';
 import type { StateKey } from '../../../phases/exchange-view.ts';
 import { Refused } from '../../../plugin.ts';
-import type { ChatOpened } from '../../thread/chat/chat-captures.ts';
+import type { ChatOpened } from '../../shared/chat-call-types.ts';
 import { MAX_ANSWER_BYTES } from '../answer-tap.ts';
 import { type CaptureStrategy, type Captured, MAX_BODY_BYTES, notCaptured } from '../capture.ts';
 import { UncapturedLog } from '../exchange-facts.ts';
 import type { ChatSurroundings, ChatSessionsOptions } from './chat-sessions.ts';
-import { keyOf, maxModelLen } from './chat-exchange.ts';
+import { NotForRecord, keyOf, kindOf, maxModelLen, refusal, withPath } from './chat-exchange.ts';
 
 export interface ChatState extends Captured {
   isOpen: boolean;
@@ -21,12 +19,6 @@ export interface ChatState extends Captured {
   /** Choices of its stream that have begun. */
   begun: readonly string[];
 }
-
-/** A chat that can't be put on record: in a session by path it is refused, any other one is sent unchanged. */
-class NotForRecord extends Refused {}
-
-const refusal = (...error: ConstructorParameters<typeof RouterError>): NotForRecord =>
-  new NotForRecord(new RouterError(...error));
 
 /** Chats of sessions: engines get the ids of all that was said before. */
 export class ChatStrategy implements CaptureStrategy<ChatState> {
@@ -81,7 +73,7 @@ export class ChatStrategy implements CaptureStrategy<ChatState> {
 
   async #opened(x: Exchange, state: ChatState, body: Buffer, worker: Worker): Promise<Buffer> {
     const { recorder, tokenizerCheck } = this.#around;
-    const engine = this.#kindOf(worker);
+    const engine = kindOf(worker, this.#options.engine);
     const takesIds = this.#options.forward === 'ids';
     if (this.#options.verify && takesIds) await tokenizerCheck.check(worker);
     if (x.outcome !== null) return body;
@@ -106,8 +98,7 @@ export class ChatStrategy implements CaptureStrategy<ChatState> {
     state.expected = { choices: opened.choices, mayBeCumulative: false, hasMore: true, isUnnamed };
     // The rest of a stream goes on with the choices that have begun.
     if (x.seams.length === 0) state.begun = [];
-    const query = x.head.target.indexOf('?');
-    x.engineTarget = query < 0 ? opened.path : opened.path + x.head.target.slice(query);
+    x.engineTarget = withPath(x.head.target, opened.path);
     return bufferOf(opened.body);
   }
 
@@ -122,18 +113,5 @@ export class ChatStrategy implements CaptureStrategy<ChatState> {
   #unkept(problem: string, worker: string): void {
     this.unkept++;
     this.reported(problem, worker);
-  }
-
-  /** The dialect of the worker's engine. Throws while it is not known. */
-  #kindOf({ engine }: Worker): EngineKind {
-    const { engine: said } = this.#options;
-    if (said !== 'auto') return said;
-    if (engine === 'openai') {
-      throw refusal('no_available_workers', 'The worker is neither SGLang nor vLLM, so it accepts no token ids.');
-    }
-    if (engine !== null) return engine;
-    const message =
-      'The engine kind of the worker is not known before its first good health check. Retry, or set the option "engine" of chat-sessions.';
-    throw new Refused(new RouterError('no_available_workers', message));
   }
 }

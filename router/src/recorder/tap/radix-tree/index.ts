@@ -9,6 +9,7 @@ import { TokenizerCheck } from '../tokenizer-check/tokenizer-check.ts';
 import { addRoutes } from './routes.ts';
 import { type TextOptions, TextStrategy } from './text-strategy.ts';
 import { Capture } from '../capture.ts';
+import { TokenLookup } from './token-lookup.ts';
 
 const options = z.strictObject({
   forward: z.enum(['ids', 'text']).default('ids').describe('What engines get where a client sends text.'),
@@ -34,7 +35,8 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<TextOptio
     log.info({ ...limit, memoryBytes: bytes, memoryFrom: from }, 'memory limit of the token trees');
     const tokenizerCheck = new TokenizerCheck((text) => thread.ask('encodeText', text), log);
     if (own.verify) tokenizerCheck.watch(fleet);
-    const strategy = new TextStrategy(own, recorder, tokenizerCheck, log);
+    const lookup = new TokenLookup(own, recorder, log);
+    const strategy = new TextStrategy(own, recorder, tokenizerCheck, lookup);
     const capture = new Capture(recorder, strategy);
     recorder.calls.record(() => true);
     await recorder.restarts.prepare(() => Promise.resolve(thread.tell('fillTrees', null)));
@@ -43,7 +45,7 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<TextOptio
       // Responses that were too large are counted here: they never reach the recorder thread.
       return { ...stats, uncaptured: stats.uncaptured + strategy.tooLargeResponses };
     });
-    addMetrics(metrics, {}, treeFailures, () => Promise.resolve({ failures: strategy.failures }));
+    addMetrics(metrics, {}, treeFailures, () => Promise.resolve({ failures: lookup.failures }));
     return {
       appliesTo: ({ path, head }) => {
         if (head.method !== 'POST' && head.method !== 'PUT') return false;
@@ -55,7 +57,7 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<TextOptio
       requestBody: (x: Exchange, body, worker) => capture.requestBody(x, body, worker),
       observeResponse: (x: Exchange, head) => capture.observeResponse(x, head),
       finished: (x: Exchange) => capture.finished(x),
-      routes: ({ forClients }) => addRoutes(forClients, thread, strategy, config.sessionHeaders),
+      routes: ({ forClients }) => addRoutes(forClients, thread, { strategy, lookup }, config.sessionHeaders),
       timeoutMs: capture.timeoutMs,
       close: () => tokenizerCheck.close(),
     };

@@ -6,12 +6,13 @@ import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import type { Exchange } from '../../../exchange.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 import type { TextStrategy } from './text-strategy.ts';
+import type { TokenLookup } from './token-lookup.ts';
 
 /** `POST /retrieve_from_text` and `GET /radix_tree/stats`, as slime's router has them. */
 export function addRoutes(
   app: Hono,
   thread: RecorderThread,
-  counted: TextStrategy,
+  { strategy, lookup }: { readonly strategy: TextStrategy; readonly lookup: TokenLookup },
   sessionHeaders: readonly string[],
 ): void {
   app.post('/retrieve_from_text', async (c) => {
@@ -43,10 +44,10 @@ export function addRoutes(
       restored_turns: counts.restored,
       lost_turns: counts.lost,
       retokenization_mismatches: counts.retokenized,
-      uncaptured_answers: counts.uncaptured + counted.tooLargeResponses,
+      uncaptured_answers: counts.uncaptured + strategy.tooLargeResponses,
       // It may have text of another client's response.
       last_problem: exchangeOf(c).seesAllTenants ? counts.lastProblem : '',
-      failures: counted.failures,
+      failures: lookup.failures,
     });
   });
 }

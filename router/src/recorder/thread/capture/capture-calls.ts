@@ -12,7 +12,8 @@ import type { TurnWriter } from '../store/writer.ts';
 import { HeapLimits } from '../heap-limits.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { askingForIds, withIds } from '../../shared/read-request.ts';
-import { TextCaptures, type TextRequest } from './text-captures.ts';
+import type { TextRequest } from './open-text.ts';
+import { TextCaptures } from './text-captures.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
 
 export interface CaptureOptions {

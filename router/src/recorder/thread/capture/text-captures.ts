@@ -1,44 +1,17 @@
 import { bufferOf } from '../../../kit/bytes.ts';
 import { dialectOf, dialects } from '../../../engines/dialects/dialects.ts';
 import { generate } from '../../../engines/dialects/generate.ts';
-import type { GivenPrompt } from '../../../generation/asked.ts';
 import { Unreadable } from '../../../generation/delta.ts';
-import type { Dialect, DialectName } from '../../../generation/dialect.ts';
 import { type GivenRequest, readRequest } from '../../shared/read-request.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
-import { Captures, type EndedResponse, type OpenCapture, areLate, unanswered } from '../captures.ts';
+import { Captures, type EndedResponse, unanswered } from '../captures.ts';
 import { knownSpans } from '../../../weights/known-versions.ts';
 import { readAnswer } from '../read/read-answer.ts';
 import { keptTensors } from '../read/tensors.ts';
-import { pathTo, textFrom } from '../tree/path.ts';
 import { release } from '../tree/tree-node.ts';
 import type { KnownTokens, OpenPrompt } from './known-tokens.ts';
 import type { ExpertsFiles } from './experts-files.ts';
-
-/** A request for samples of texts or ids. */
-export interface TextRequest {
-  readonly dialect: DialectName;
-  /** Each tenant has trees of its own. */
-  readonly tenant: string;
-  /** '': the request names none. */
-  readonly session: string;
-  /** As the router knows it; the model in the request takes precedence. */
-  readonly model: string;
-  readonly body: Uint8Array;
-}
-
-/** A request whose prompts are held in the tree until its response has come. */
-interface OpenText extends OpenCapture, Pick<TextRequest, 'tenant' | 'session'> {
-  readonly dialect: Dialect;
-  /** One for each prompt. */
-  readonly models: readonly string[];
-  readonly samples: number;
-  readonly prompts: readonly OpenPrompt[];
-  readonly isStream: boolean;
-  /** As the client sent it, if bodies are kept. */
-  readonly request: Uint8Array | null;
-  readonly recorded: Set<number>;
-}
+import { type OpenText, type TextRequest, continuesRunning } from './open-text.ts';
 
 const QUOTE = 0x22;
 
@@ -60,7 +33,7 @@ export class TextCaptures extends Captures<OpenText> {
   async begin(id: number, asked: TextRequest) {
     const request = readRequest(dialects[asked.dialect], bufferOf(asked.body));
     if (request === null) return null;
-    const isEarly = await this.#continuesRunning(asked, request);
+    const isEarly = await continuesRunning(this.open.values(), asked, request);
     await this.settled();
     const opened = await this.#opened(asked, request, isEarly);
     this.open.set(id, opened);
@@ -134,34 +107,4 @@ export class TextCaptures extends Captures<OpenText> {
     const facts = { dialect, models, tenant, session, isStream, samples, prompts, request: kept };
     return { ...facts, recorded: new Set(), ...unanswered() };
   }
-
-  /**
-   * Waits for the end of the streams that a request may continue: its client may have closed them before the router knows.
-   * @returns whether one of them still runs
-   */
-  async #continuesRunning({ session, tenant, model }: TextRequest, request: GivenRequest): Promise<boolean> {
-    // Without a session, streams of other trajectories with the same prompt would delay each request.
-    if (session === '') return false;
-    const streams = [...this.open.values()].filter(
-      (stream) =>
-        stream.isStream &&
-        stream.session === session &&
-        stream.tenant === tenant &&
-        // Its turns are complete: only the end of the response is missing.
-        stream.recorded.size < stream.prompts.length * stream.samples &&
-        request.prompts.some((prompt, i) => {
-          const own = request.models[i]! || model;
-          return stream.prompts.some((earlier, j) => stream.models[j] === own && isLonger(prompt, earlier));
-        }),
-    );
-    return areLate(streams.map(({ over }) => over.promise));
-  }
-}
-
-/** Whether a prompt begins with another one, and goes on. */
-function isLonger(prompt: GivenPrompt, { end, tokens }: OpenPrompt): boolean {
-  if (typeof prompt !== 'string') return prompt.length > tokens && pathTo(end).ids.every((id, i) => id === prompt[i]);
-  const text = Buffer.from(prompt);
-  const earlier = textFrom(end, 0);
-  return text.length > earlier.length && earlier.equals(text.subarray(0, earlier.length));
 }

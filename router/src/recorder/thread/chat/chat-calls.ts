@@ -1,19 +1,14 @@
 import type { ExpertsFiles } from '../capture/experts-files.ts';
 import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
+import type { ChatOpenCall, ChatOpened, ChatRepeatCall, ChatRepeated } from '../../shared/chat-call-types.ts';
 import type { ChatName, SessionName } from '../../shared/turn.ts';
 import { noProgress, walk } from '../export/walk.ts';
 import { HeapLimits } from '../heap-limits.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { loadChatTemplate } from './chat-template.ts';
-import {
-  ChatCaptures,
-  type ChatOpenCall,
-  type ChatOpened,
-  type ChatRepeatCall,
-  type ChatRepeated,
-} from './chat-captures.ts';
+import { ChatCaptures } from './chat-captures.ts';
 import { Chats } from './chats.ts';
 import type { Equality } from './equality.ts';
 import { sessionMetadata, sessionRecords } from './records.ts';

@@ -7,7 +7,8 @@ import { knownSpans } from '../../../weights/known-versions.ts';
 import { readChatAnswer } from '../read/read-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';
 import type { EndedResponse } from '../captures.ts';
-import type { ChatCaptures, OpenChat } from './chat-captures.ts';
+import type { ChatCaptures } from './chat-captures.ts';
+import type { OpenChat } from './open-chat.ts';
 
 /** What an answer's turns are made with. */
 interface AnswerParts {
