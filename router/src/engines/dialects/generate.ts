@@ -42,7 +42,7 @@ export class GenerateDelta implements Delta {
   }
 
   get version(): string | null {
-    return versionOf(this.info.get('weight_version') ?? this.info.get('sampled_with'));
+    return versionOf(this.info.get('weight_version'));
   }
 
   /** Releases before 0.5 have ids only beside the logprobs. */
