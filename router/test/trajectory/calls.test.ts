@@ -1,10 +1,15 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { parquetReadObjects } from 'hyparquet';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { decode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { type ChatScene, eventsOf, startChatScene } from '../harness/chat-scene.ts';
-import { untilIdle } from '../harness/router.ts';
+import { startTestRouter, untilIdle } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 interface Line {
   readonly session: string;
@@ -43,7 +48,7 @@ const prompts: Record<Path, string> = {
 const start = (t: TestContext, kind: SimOptions['kind'], router: object = {}): Promise<ChatScene> =>
   startChatScene(t, { kind, router: { plugin: ['radix-tree'], ...router } });
 
-async function lines(scene: ChatScene, query = ''): Promise<Line[]> {
+async function lines(scene: Pick<ChatScene, 'router'>, query = ''): Promise<Line[]> {
   await untilIdle(scene.router);
   const answer = await fetch(`${scene.router.url}/trajectories?format=jsonl${query}`);
   const text = await answer.text();
@@ -98,6 +103,24 @@ for (const kind of ['sglang', 'vllm'] as const) {
     }
   }
 }
+
+test('a client that leaves after the head of a response leaves no turn', async (t) => {
+  const engine = createServer((_, answer) =>
+    answer.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders(),
+  ).listen(0, '127.0.0.1');
+  await once(engine, 'listening');
+  t.after(() => engine.close());
+  const workerUrls = [`http://127.0.0.1:${(engine.address() as AddressInfo).port}`];
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const router = await startTestRouter(t, { workerUrls, tokenizerPath, plugin: ['radix-tree'] });
+  for (const path of Object.keys(bodies) as Path[]) {
+    const client = new AbortController();
+    await fetch(router.url + path, { method: 'POST', body: asStream(bodies[path]), signal: client.signal });
+    client.abort();
+  }
+  assert.deepEqual(await lines({ router }), []);
+});
 
 test('a client that asks vLLM for the ids itself gets them, and logprobs it asks for are on record', async (t) => {
   const scene = await start(t, 'vllm');
