@@ -99,9 +99,15 @@ export const readSpans = (list: unknown): VersionSpan[] =>
     to,
   }));
 
-/** @returns the spans as an engine writes them */
-export const writtenSpans = (spans: readonly VersionSpan[]): WrittenSpan[] =>
-  spans.map(({ version, from: start, to: end }) => ({ version, start, end }));
+/** @param like spans of the same engine, which may write versions as numbers @returns the spans as the engine writes them */
+export function writtenSpans(spans: readonly VersionSpan[], like: unknown): WrittenSpan[] {
+  const areNumbers = (like as readonly WrittenSpan[]).some(({ version }) => typeof version === 'number');
+  return spans.map(({ version, from: start, to: end }) => ({
+    version: areNumbers && version !== null ? Number(version) : version,
+    start,
+    end,
+  }));
+}
 
 export const spansOf = (json: Json | null): VersionSpan[] => readSpans(json?.valueIfAny() ?? []);
 

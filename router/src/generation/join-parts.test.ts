@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Joining, joinParts, joinedSpans } from './join-parts.ts';
 import { completions } from '../engines/dialects/completions.ts';
+import { generate } from '../engines/dialects/generate.ts';
 import { joinedExperts } from './join-experts.ts';
 
 const WHOLE: Joining = {
@@ -129,4 +130,25 @@ test('routed experts of the first part replace those that were computed again, r
   assert.equal(joinedExperts(base64(first), base64(npy(3, second))), null);
   assert.equal(joinedExperts(base64(second), base64(first)), null, 'the first part can not have more rows');
   assert.equal(joinedExperts(Buffer.from('null'), base64(second)), null);
+});
+
+test('versions that an engine writes as numbers stay numbers, and null stays null', () => {
+  const part = (versions: object[]): Buffer => text({ output_ids: [9], meta_info: { weight_versions: versions } });
+  const spans = [
+    { version: null, from: 0, to: 1 },
+    { version: '7', from: 1, to: 2 },
+  ];
+  const joinedVersions = (version: string | number): unknown => {
+    const bytes = part([{ version, start: 0, end: 1 }]);
+    const made = joinParts(bytes, 0, generate.joins, { ...WHOLE, first: part([]), spans });
+    return (JSON.parse(made.toString()) as { meta_info: { weight_versions: { version: unknown }[] } }).meta_info
+      .weight_versions;
+  };
+  const expected = (seven: unknown, eight: unknown): object[] => [
+    { version: null, start: 0, end: 1 },
+    { version: seven, start: 1, end: 2 },
+    { version: eight, start: 2, end: 3 },
+  ];
+  assert.deepEqual(joinedVersions(8), expected(7, 8));
+  assert.deepEqual(joinedVersions('8'), expected('7', '8'));
 });

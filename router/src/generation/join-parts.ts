@@ -153,8 +153,8 @@ class Joiner {
   #spans(start: number, end: number): true {
     const { offset, spans } = this.#joining;
     if (this.#bytes[start] !== OPENING_BRACKET || offset === 0) return true;
-    const own = readSpans(JSON.parse(this.#bytes.toString('utf8', start, end)));
-    return this.#set(start, end, JSON.stringify(writtenSpans(joinedSpans(spans, own, offset))));
+    const own: unknown = JSON.parse(this.#bytes.toString('utf8', start, end));
+    return this.#set(start, end, JSON.stringify(writtenSpans(joinedSpans(spans, readSpans(own), offset), own)));
   }
 
   #offsets(start: number, end: number, own: readonly [number, number] | null): true {

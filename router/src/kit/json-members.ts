@@ -47,6 +47,13 @@ export class Json {
     return object;
   }
 
+  /** The value at `start`, or after white space there, whose end is not known: an object or a list. */
+  static after(bytes: Buffer, start: number): Json {
+    let at = start;
+    while (bytes[at]! <= SPACE) at++;
+    return new Json(bytes, at, bytes.length);
+  }
+
   get isObject(): boolean {
     return this.bytes[this.start] === OPEN_OBJECT;
   }

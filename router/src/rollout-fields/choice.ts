@@ -45,6 +45,7 @@ export class Choice {
   #offset = 0;
   /** Parsers took something out of the content. */
   #isParsed = false;
+  #isWhole = false;
 
   constructor(plan: AnswerPlan) {
     this.#plan = plan;
@@ -53,6 +54,7 @@ export class Choice {
   /** @param known ids of the prompt that earlier events had; null: the response is whole */
   add(delta: ChoiceDelta, answer: ChoicesAnswer, known: readonly number[] | null): Part {
     const { fields } = this.#plan;
+    this.#isWhole = known === null;
     const sampled = delta.ids() ?? (known === null ? null : []);
     const promptIds = delta.promptIds() ?? (this.promptIds.length > 0 ? this.promptIds : known);
     if (promptIds === null || sampled === null) {
@@ -88,7 +90,8 @@ export class Choice {
 
   /** What was sampled, beside what parsers made of it. */
   rawOutput(): Buffer {
-    const { promptText } = this.#plan.fields;
+    const { fields } = this.#plan;
+    const { promptText } = fields;
     const parts = this.#parts;
     const ids = parts.flatMap((part) => part.ids);
     const content = parts.flatMap((part) => part.content ?? []);
@@ -103,18 +106,20 @@ export class Choice {
       ['prompt_token_ids', toJson(this.promptIds)],
       ['completion_token_ids', toJson(ids)],
     ]);
-    if (hasContent) members.set('completion_logprobs', contentOf(content, ['routing_matrix']));
+    if (hasContent || (fields.hasContent && !this.#isWhole))
+      members.set('completion_logprobs', contentOf(content, ['routing_matrix']));
     return writeObject(members);
   }
 
   /** Entries of the sampled tokens; null: the engine returned none. */
   #outputEntries(delta: ChoiceDelta, count: number, isWhole: boolean): Entry[] | null {
     const { fields } = this.#plan;
+    if (!isWhole && !fields.hasContent) return null;
     const entries = entriesOf(delta.json.get('logprobs'), fields.topLogprobs);
     if (entries === null || (entries.length === 0 && !isWhole)) return null;
-    // With an echo, those of the prompt are in front of the others.
-    const own = fields.echo === null ? entries : entries.slice(Math.max(0, entries.length - count));
-    if (own.length === count) return own;
+    // Those of a prompt that the engine echoes are in front of the others.
+    const own = isWhole ? entries.slice(Math.max(0, entries.length - count)) : entries;
+    if (own.length === count || (isWhole && fields.isPromptOnly)) return own;
     throw new Unreadable(`The engine returned ${own.length} logprobs for ${count} tokens.`);
   }
 

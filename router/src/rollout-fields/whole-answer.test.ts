@@ -1,7 +1,75 @@
 import { deepEqual } from 'node:assert/strict';
 import { test } from 'node:test';
 import { readFields } from './fields.ts';
+import { StreamEvents } from './stream-events.ts';
 import { wholeAnswer } from './whole-answer.ts';
+
+function planFor(asked: object, isChat = true) {
+  const fields = readFields(Buffer.from(JSON.stringify(asked)), isChat, true);
+  if (fields === null || 'problem' in fields) throw new Error('these are its fields');
+  return {
+    fields,
+    engine: 'vllm',
+    layers: null,
+    logprobs: 'raw',
+    baseIdentity: 'base',
+  } as const;
+}
+
+const entry = (token: string, logprob: number): object => ({ token, logprob, bytes: null, top_logprobs: [] });
+
+test('of more logprobs than tokens in a whole response the last ones count', () => {
+  const plan = planFor({ messages: [], logprobs: true });
+  const logprobs = { content: [entry('p', -3), entry('a', -1), entry('b', -2)] };
+  const choice = { index: 0, message: { content: 'ab' }, token_ids: [5, 6], prompt_token_ids: [4], logprobs };
+  const made = JSON.parse(wholeAnswer(Buffer.from(JSON.stringify({ choices: [choice] })), plan, null).toString()) as {
+    choices: { logprobs: { content: { token: string }[] } }[];
+  };
+  deepEqual(
+    made.choices[0]!.logprobs.content.map(({ token }) => token),
+    ['a', 'b'],
+  );
+});
+
+test('perf_metrics are the last member', () => {
+  const plan = planFor({ messages: [], perf_metrics_in_response: true, return_token_ids: true, raw_output: true });
+  const choice = { index: 0, message: { content: 'a' }, token_ids: [5], prompt_token_ids: [4] };
+  const made = wholeAnswer(Buffer.from(JSON.stringify({ id: 'x', choices: [choice] })), plan, {}).toString();
+  deepEqual(Object.keys(JSON.parse(made) as object), ['id', 'choices', 'prompt_token_ids', 'perf_metrics']);
+});
+
+const streamed = (plan: ReturnType<typeof planFor>, choice: object): unknown => {
+  const event = { choices: [{ index: 0, delta: { content: 'ab' }, token_ids: [5, 6], ...choice }] };
+  const first = { prompt_token_ids: [4], choices: [{ index: 0, delta: { role: 'assistant', content: '' } }] };
+  const stream = new StreamEvents(plan);
+  const events = [JSON.stringify(first), JSON.stringify(event), '[DONE]'];
+  const made = events.map((each) => stream.event(Buffer.from(`data: ${each}\n\n`), () => null).toString()).join('');
+  const last = made.split('\n\n').at(-3)!;
+  return (JSON.parse(last.slice('data: '.length)) as { choices: object[] }).choices[0];
+};
+
+test('a stream whose client asks for no logprobs may have any number of them', () => {
+  const plan = planFor({ messages: [], raw_output: true });
+  const logprobs = { content: [entry('a', -1)] };
+  deepEqual(streamed(plan, { logprobs, finish_reason: 'stop' }), {
+    index: 0,
+    delta: { content: 'ab' },
+    logprobs,
+    finish_reason: 'stop',
+    raw_output: {
+      completion: 'ab',
+      prompt_fragments: [4],
+      prompt_token_ids: [4],
+      completion_token_ids: [5, 6],
+    },
+  });
+});
+
+test('the raw output of a stream that asks for logprobs has them, if there are none too', () => {
+  const plan = planFor({ messages: [], raw_output: true, logprobs: true });
+  const { raw_output: raw } = streamed(plan, { finish_reason: 'stop' }) as { raw_output: object };
+  deepEqual((raw as { completion_logprobs?: unknown }).completion_logprobs, { content: [] });
+});
 
 test('a queue time that the engine says is the prefill queue duration', () => {
   const asked = { messages: [], logprobs: true, perf_metrics_in_response: true, raw_output: true };

@@ -37,10 +37,12 @@ export function readAnswer(body: Buffer, plan: AnswerPlan, perf: PerfMetrics | n
   if (fields.matrix !== null) hideExperts(top, fields.asked);
   if (fields.echo !== null) hideUnasked(top, fields.asked);
   if (!fields.returnTokenIds) hideIds(top);
+  const promptIds = choices[0]?.promptIds ?? null;
+  if (fields.returnTokenIds && fields.isChat && promptIds !== null) top.set('prompt_token_ids', toJson(promptIds));
   if (perf !== null) {
     top.set('perf_metrics', toJson({ ...countsOf(answer.json.get('usage')), ...queuedSecs(answer), ...perf }));
   }
-  return { top, choices, promptIds: choices[0]?.promptIds ?? null, json: answer.json };
+  return { top, choices, promptIds, json: answer.json };
 }
 
 /** The members that clients know from vLLM's responses are in SGLang's chats elsewhere. */
@@ -82,10 +84,8 @@ export function countsOf(usage: Json | null): PerfMetrics {
 export function wholeAnswer(body: Buffer, plan: AnswerPlan, perf: PerfMetrics | null): Buffer {
   const answer = readAnswer(body, plan, perf);
   if (answer === null) return body;
-  const { top, choices, promptIds } = answer;
-  const { fields } = plan;
+  const { top, choices } = answer;
   if (choices.length > 0) top.set('choices', writeList(choices.map((choice) => writeChoice(choice, plan))));
-  if (fields.returnTokenIds && fields.isChat && promptIds !== null) top.set('prompt_token_ids', toJson(promptIds));
   return writeObject(top);
 }
 

@@ -174,3 +174,18 @@ test('answers without what was asked for are problems, with words', () => {
   }
   assert.match((readAnswer(Buffer.from('<html>'), wanted) as { problem: string }).problem, /not JSON/);
 });
+
+test('the ids of a sample of SGLang are those of its logprobs', () => {
+  const { sequences } = resultOf({ ...generated(), output_ids: [1, 2, 3] });
+  assert.deepEqual([...sequences[0]!.tokens], [1, 2]);
+});
+
+test('an empty sample of vLLM needs no logprobs', () => {
+  const { sequences } = resultOf(completion({ token_ids: [], logprobs: null }));
+  assert.deepEqual([[...sequences[0]!.tokens], [...sequences[0]!.logprobs]], [[], []]);
+});
+
+test('a list may come after white space', () => {
+  const result = readAnswer(Buffer.from(` \n${JSON.stringify([generated()])}`), wanted);
+  assert.ok(!('problem' in result), JSON.stringify(result));
+});

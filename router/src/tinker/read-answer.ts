@@ -1,7 +1,6 @@
 import { completions } from '../engines/dialects/completions.ts';
-import { generate } from '../engines/dialects/generate.ts';
+import { GenerateDelta, generate } from '../engines/dialects/generate.ts';
 import type { Delta, TopTokens } from '../generation/delta.ts';
-import { Json } from '../kit/json-members.ts';
 import type { Sample, SampleResult, Sequence, TopToken } from './sample.ts';
 
 /** Why an answer is no result. */
@@ -27,8 +26,7 @@ export function readAnswer(body: Buffer, wanted: Wanted): SampleResult | Unusabl
 
 function read(body: Buffer, wanted: Wanted): SampleResult | Unusable {
   const { count, prompt, topPrompt, topSampled, wantsPromptLogprobs } = wanted;
-  const isSglang = body[0] === OPEN_ARRAY || (Json.object(body)?.get('meta_info') ?? null) !== null;
-  const answer = (isSglang ? generate : completions).read(body, 0);
+  const answer = generate.read(body, 0) ?? completions.read(body, 0);
   if (answer === null && !isJson(body)) return unusable('the engine returned what is not JSON');
   if (answer === null || answer.deltas.length === 0) throw new Error('it has no samples');
   const sequences: Sequence[] = [];
@@ -57,10 +55,13 @@ function sequenceOf(delta: Delta, topSampled: number): Sequence | Unusable {
   const { finish } = delta;
   const stopReason = finish === 'stop' || finish === 'stop_token' ? 'stop' : finish === 'length' ? 'length' : null;
   if (stopReason === null) return endedBy(delta);
-  const ids = delta.ids();
+  const triples = delta instanceof GenerateDelta ? delta.triples() : undefined;
+  if (triples === null) return unusable('the engine returned no logprobs');
+  // SGLang has an id with each logprob.
+  const ids = triples?.map(([, id]) => id) ?? delta.ids();
   if (ids === null) return unusable('the engine returned no token ids: vLLM 0.10.2 or newer is needed');
-  const logprobs = delta.logprobs();
-  if (logprobs?.length !== ids.length) return unusable('the engine returned no logprobs, or no logprob for each token');
+  const logprobs = delta.logprobs() ?? [];
+  if (logprobs.length !== ids.length) return unusable('the engine returned no logprob for each token');
   const top = topSampled > 0 ? (delta.top() ?? []).map((row) => best(row, topSampled)) : null;
   return { stopReason, tokens: Int32Array.from(ids), logprobs: floats(logprobs), top };
 }
@@ -92,5 +93,3 @@ const best = (row: TopTokens, count: number): TopToken[] =>
     .slice(0, count);
 
 const floats = (values: readonly (number | null)[]): Float32Array => Float32Array.from(values, (value) => value ?? NaN);
-
-const OPEN_ARRAY = 0x5b;

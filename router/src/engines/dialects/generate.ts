@@ -116,7 +116,7 @@ export function readGenerate(
   bytes: Buffer,
   start: number,
 ): (Answer & { readonly deltas: readonly GenerateDelta[] }) | null {
-  const list = new Json(bytes, start, bytes.length);
+  const list = Json.after(bytes, start);
   const answers = list.isList ? list.items() : [Json.object(bytes, start)];
   const deltas = answers.flatMap((answer, position) => {
     const info = answer?.get('meta_info') ?? null;

@@ -390,3 +390,8 @@ test('ids outside the choice are compared with those that its logprobs name', ()
   assert.deepEqual(read('completions', false, answerWith([5, 6]))[0]!.logprobs, [-5 / 8, -6 / 8]);
   assert.throws(() => read('completions', false, answerWith([5, 7])), /logprobs are of other tokens/);
 });
+
+test('a list of samples may come after white space', () => {
+  const list = Buffer.from(` \n${JSON.stringify([event(0, 4)])}`);
+  assert.equal(read('generate', false, list).length, 1);
+});

@@ -166,3 +166,27 @@ test('choices break off each for itself', () => {
     ],
   );
 });
+
+test('spans of weight versions count where the version of the end is null', () => {
+  const spans = [
+    { version: '7', start: 0, end: 1 },
+    { version: '8', start: 1, end: 2 },
+  ];
+  const info = {
+    completion_tokens: 2,
+    finish_reason: { type: 'stop' },
+    output_token_logprobs: [
+      [-1, 5, null],
+      [-2, 6, null],
+    ],
+    weight_version: null,
+    weight_versions: spans,
+  };
+  const choice = { index: 0, message: { role: 'assistant', content: 'ab' }, finish_reason: 'stop', meta_info: info };
+  const metadata = { weight_version: '9' };
+  const [made] = readChatAnswer(false, Buffer.from(JSON.stringify({ choices: [choice], metadata })), pieces, true);
+  assert.deepEqual(
+    made!.spans,
+    spans.map(({ version, start: from, end: to }) => ({ version, from, to })),
+  );
+});

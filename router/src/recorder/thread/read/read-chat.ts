@@ -164,7 +164,9 @@ function sampleOf(index: number, choice: Growing, versions: Versions | null) {
   if (named.length > 0 && (named.length !== ids.length || named.some((id, i) => id !== ids[i]))) {
     throw new Unreadable('its logprobs are of other tokens');
   }
-  const own = info?.version == null ? (choice.versions ?? versions) : { version: info.version, spans: info.spans() };
+  const told = info === null ? null : { version: info.version, spans: info.spans() };
+  const isSilent = told === null || (told.version === null && told.spans.length === 0);
+  const own = isSilent ? (choice.versions ?? versions) : told;
   return {
     index,
     message,
