@@ -66,12 +66,12 @@ function spansOf(delta: ChoiceDelta, isOnly: boolean): readonly VersionSpan[] {
 
 /** The choices of its chunks: one without tokens, those with tokens, one with the end. */
 function chunksOf(choice: WholeChoice, spans: readonly VersionSpan[], { fields }: AnswerPlan): Chunk[] {
-  const { delta: own, rest, part, promptIds, rawOutput } = choice;
+  const { delta: own, index, rest, part, promptIds, rawOutput } = choice;
   const { content, ids, echoed } = part;
   const message = own.said;
   rest.delete('message');
   const chunk = (delta: RawObject | null, said: string, logprobs: Buffer): RawObject => {
-    const made: RawObject = new Map([['index', toJson(own.index)]]);
+    const made: RawObject = new Map([['index', index]]);
     if (delta !== null) made.set('delta', writeObject(delta));
     else made.set('text', toJson(said));
     return made.set('logprobs', logprobs).set('finish_reason', NULL);

@@ -8,7 +8,8 @@ import { type PerfMetrics, countsOf } from './whole-answer.ts';
 /** Changes the events of an engine's stream: each has all that its tokens need. */
 export class StreamEvents {
   readonly #plan: AnswerPlan;
-  readonly #choices = new Map<number, Choice>();
+  /** By their index, as it is written. */
+  readonly #choices = new Map<string, Choice>();
   #promptIds: readonly number[] = [];
   #hasPerf = false;
   /** The chunk with the end of a choice: the last one gets `usage`, which engines send after it. */
@@ -42,7 +43,7 @@ export class StreamEvents {
       this.#held = null;
       return eventOf(last);
     }
-    if (!fields.hasUsageInLast || deltas.every(({ finish }) => finish === null)) return this.#afterHeld(eventOf(top));
+    if (!fields.hasUsageInLast || !deltas.some(isEnd)) return this.#afterHeld(eventOf(top));
     const before = this.#afterHeld(NOTHING);
     this.#held = top;
     return before;
@@ -56,12 +57,13 @@ export class StreamEvents {
 
   #choice(delta: ChoiceDelta, answer: ChoicesAnswer): Buffer {
     const { fields } = this.#plan;
-    const choice = this.#choices.get(delta.index) ?? new Choice(this.#plan);
-    this.#choices.set(delta.index, choice);
-    const part = choice.add(delta, answer, this.#promptIds);
     const members = membersOf(delta.json);
+    const key = members.get('index')?.toString() ?? '0';
+    const choice = this.#choices.get(key) ?? new Choice(this.#plan);
+    this.#choices.set(key, choice);
+    const part = choice.add(delta, answer, this.#promptIds);
     if (part.content !== null) members.set('logprobs', logprobsOf(delta.json.get('logprobs'), part, fields));
-    if (fields.rawOutput && delta.finish !== null) members.set('raw_output', choice.rawOutput());
+    if (fields.rawOutput && isEnd(delta)) members.set('raw_output', choice.rawOutput());
     if (!fields.returnTokenIds) hideIds(members);
     return writeObject(members);
   }
@@ -76,6 +78,9 @@ export class StreamEvents {
     return Buffer.concat([eventOf(members), done]);
   }
 }
+
+/** A reason without text ends a choice too. */
+const isEnd = ({ json }: ChoiceDelta): boolean => json.get('finish_reason') !== null;
 
 const NOTHING = Buffer.alloc(0);
 

@@ -71,6 +71,38 @@ test('the raw output of a stream that asks for logprobs has them, if there are n
   deepEqual((raw as { completion_logprobs?: unknown }).completion_logprobs, { content: [] });
 });
 
+test('an empty finish reason ends a choice of a stream', () => {
+  const plan = planFor({ messages: [], raw_output: true });
+  const choice = streamed(plan, { finish_reason: '' }) as { raw_output?: { completion: string } };
+  deepEqual(choice.raw_output?.completion, 'ab');
+});
+
+test('the index of a choice stays as the engine writes it', () => {
+  const plan = planFor({ messages: [], raw_output: true });
+  const choices = ['0', '1'].map((index) => ({
+    index,
+    message: { content: 'a' },
+    token_ids: [5],
+    prompt_token_ids: [],
+  }));
+  const made = JSON.parse(wholeAnswer(Buffer.from(JSON.stringify({ choices })), plan, null).toString()) as {
+    choices: { index: unknown }[];
+  };
+  deepEqual(
+    made.choices.map(({ index }) => index),
+    ['0', '1'],
+  );
+});
+
+test('a text "false" asks for nothing', () => {
+  const asked = { messages: [], raw_output: true, return_meta_info: 'false', prompt_logprobs: null };
+  deepEqual(planFor(asked).fields.asked, []);
+  deepEqual(planFor({ ...asked, return_meta_info: true, prompt_logprobs: 0 }).fields.asked, [
+    'return_meta_info',
+    'prompt_logprobs',
+  ]);
+});
+
 test('a queue time that the engine says is the prefill queue duration', () => {
   const asked = { messages: [], logprobs: true, perf_metrics_in_response: true, raw_output: true };
   const fields = readFields(Buffer.from(JSON.stringify(asked)), true, true);

@@ -10,6 +10,8 @@ export type PerfMetrics = Readonly<Record<string, number | string>>;
 /** A choice of a whole response, read. */
 export interface WholeChoice {
   readonly delta: ChoiceDelta;
+  /** As the engine writes it. */
+  readonly index: Buffer;
   readonly part: Part;
   readonly promptIds: readonly number[];
   /** What stays of it, in its order: all members that none of the fields is about. */
@@ -57,12 +59,13 @@ function readChoice(delta: ChoiceDelta, answer: ChoicesAnswer, plan: AnswerPlan)
   const choice = new Choice(plan);
   const part = choice.add(delta, answer, null);
   const rest = membersOf(delta.json);
+  const index = rest.get('index') ?? toJson(0);
   for (const name of ['index', 'text', 'logprobs']) rest.delete(name);
   if (fields.matrix !== null) rest.delete('routed_experts');
   hideIds(rest);
   hideUnasked(rest, fields.asked);
   const rawOutput = fields.rawOutput ? choice.rawOutput() : null;
-  return { delta, part, promptIds: choice.promptIds, rest, rawOutput };
+  return { delta, index, part, promptIds: choice.promptIds, rest, rawOutput };
 }
 
 function queuedSecs({ deltas }: ChoicesAnswer): PerfMetrics {
@@ -89,8 +92,8 @@ export function wholeAnswer(body: Buffer, plan: AnswerPlan, perf: PerfMetrics | 
   return writeObject(top);
 }
 
-function writeChoice({ delta, part, promptIds, rest, rawOutput }: WholeChoice, { fields }: AnswerPlan): Buffer {
-  const made: RawObject = new Map([['index', toJson(delta.index)]]);
+function writeChoice({ delta, index, part, promptIds, rest, rawOutput }: WholeChoice, { fields }: AnswerPlan): Buffer {
+  const made: RawObject = new Map([['index', index]]);
   if (!fields.isChat) made.set('text', toJson(part.text));
   for (const [name, value] of rest) made.set(name, value);
   made.set('logprobs', logprobsOf(delta.json.get('logprobs'), part, fields));

@@ -50,7 +50,7 @@ const EXPERTS = 'return_routed_experts';
 /** Members that a client set itself: it gets what they ask for. */
 export const askedBy = (request: Json): readonly string[] =>
   [...Object.values(ON_REQUEST), EXPERTS].filter(
-    (name) => !['false', undefined].includes(request.get(name)?.raw().toString()),
+    (name) => request.get(name) !== null && request.get(name)?.scalar() !== 'false',
   );
 
 /** The client itself asks for the ids of sampled tokens. */
