@@ -15,7 +15,7 @@ export interface VersionSpan {
 }
 
 /** A span as engines write it (SGLang 0.5.19, vLLM 0.33): `[start, end)`. */
-interface WrittenSpan {
+export interface WrittenSpan {
   readonly version: string | number | null;
   readonly start: number;
   readonly end: number;
@@ -51,6 +51,8 @@ export interface Delta {
   promptIds(): readonly number[] | null;
   /** Which weights sampled which tokens; empty: not returned. */
   spans(): readonly VersionSpan[];
+  /** The same as the engine writes it. */
+  writtenSpans(): readonly WrittenSpan[];
   /** The value of routed experts; null: not returned. */
   experts(): unknown;
   /** What SGLang's `/generate` says of a sample that it did not sample to its end. */
@@ -73,7 +75,7 @@ export interface Answer {
 }
 
 /** A token of the prompt; null: the engine returns nothing about it, as about the first one. */
-export type PromptToken = { readonly logprob: number | null; readonly top: TopTokens } | null;
+export type PromptToken = { readonly logprob: number | null; readonly top: TopTokens | null } | null;
 
 /**
  * vLLM writes this if it has no logprob of a token, and in place of lower ones (0.32, `ChatCompletionLogProb`): no sampled token is that
@@ -91,25 +93,17 @@ export class Unreadable extends Error {}
 /** A version as text: engines write numbers too. */
 export const versionOf = (json: Json | null): string | null => json?.scalar() ?? null;
 
-/** The spans of a list as an engine writes it. */
-export const readSpans = (list: unknown): VersionSpan[] =>
-  (list as readonly WrittenSpan[]).map(({ version, start: from, end: to }) => ({
+export const readSpans = (written: readonly WrittenSpan[]): VersionSpan[] =>
+  written.map(({ version, start: from, end: to }) => ({
     version: version === null ? null : String(version),
     from,
     to,
   }));
 
-/** @param like spans of the same engine, which may write versions as numbers @returns the spans as the engine writes them */
-export function writtenSpans(spans: readonly VersionSpan[], like: unknown): WrittenSpan[] {
-  const areNumbers = (like as readonly WrittenSpan[]).some(({ version }) => typeof version === 'number');
-  return spans.map(({ version, from: start, to: end }) => ({
-    version: areNumbers && version !== null ? Number(version) : version,
-    start,
-    end,
-  }));
-}
+export const writtenSpansOf = (json: Json | null): readonly WrittenSpan[] =>
+  (json?.valueIfAny() ?? []) as readonly WrittenSpan[];
 
-export const spansOf = (json: Json | null): VersionSpan[] => readSpans(json?.valueIfAny() ?? []);
+export const spansOf = (json: Json | null): VersionSpan[] => readSpans(writtenSpansOf(json));
 
 /** The text of a member, without decoding it. */
 export function textOf(json: Json | null): Pick<Delta, 'text' | 'textBytes' | 'endsInSpace'> {

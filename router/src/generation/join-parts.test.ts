@@ -103,11 +103,11 @@ test('the ids of a prompt and of all its parts are listed once', () => {
 });
 
 test('spans of one version become one', () => {
-  const before = [{ version: 'a', from: 0, to: 2 }];
-  assert.deepEqual(joinedSpans(before, [{ version: 'a', from: 0, to: 1 }], 2), [{ version: 'a', from: 0, to: 3 }]);
-  assert.deepEqual(joinedSpans(before, [{ version: 'b', from: 0, to: 1 }], 2), [
+  const before = [{ version: 'a', start: 0, end: 2 }];
+  assert.deepEqual(joinedSpans(before, [{ version: 'a', start: 0, end: 1 }], 2), [{ version: 'a', start: 0, end: 3 }]);
+  assert.deepEqual(joinedSpans(before, [{ version: 'b', start: 0, end: 1 }], 2), [
     ...before,
-    { version: 'b', from: 2, to: 3 },
+    { version: 'b', start: 2, end: 3 },
   ]);
 });
 
@@ -132,23 +132,17 @@ test('routed experts of the first part replace those that were computed again, r
   assert.equal(joinedExperts(Buffer.from('null'), base64(second)), null);
 });
 
-test('versions that an engine writes as numbers stay numbers, and null stays null', () => {
+test('versions stay as each engine writes them: numbers, texts or null', () => {
   const part = (versions: object[]): Buffer => text({ output_ids: [9], meta_info: { weight_versions: versions } });
   const spans = [
-    { version: null, from: 0, to: 1 },
-    { version: '7', from: 1, to: 2 },
-  ];
-  const joinedVersions = (version: string | number): unknown => {
-    const bytes = part([{ version, start: 0, end: 1 }]);
-    const made = joinParts(bytes, 0, generate.joins, { ...WHOLE, first: part([]), spans });
-    return (JSON.parse(made.toString()) as { meta_info: { weight_versions: { version: unknown }[] } }).meta_info
-      .weight_versions;
-  };
-  const expected = (seven: unknown, eight: unknown): object[] => [
     { version: null, start: 0, end: 1 },
-    { version: seven, start: 1, end: 2 },
-    { version: eight, start: 2, end: 3 },
+    { version: 7, start: 1, end: 2 },
   ];
-  assert.deepEqual(joinedVersions(8), expected(7, 8));
-  assert.deepEqual(joinedVersions('8'), expected('7', '8'));
+  const joinedVersions = (own: object[]): unknown => {
+    const made = joinParts(part(own), 0, generate.joins, { ...WHOLE, first: part([]), spans });
+    return (JSON.parse(made.toString()) as { meta_info: { weight_versions: object[] } }).meta_info.weight_versions;
+  };
+  for (const version of [8, '8', '7', 'default'])
+    assert.deepEqual(joinedVersions([{ version, start: 0, end: 1 }]), [...spans, { version, start: 2, end: 3 }]);
+  assert.deepEqual(joinedVersions([]), spans);
 });

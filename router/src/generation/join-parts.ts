@@ -1,6 +1,6 @@
 import { JsonEdit } from '../kit/json-edit.ts';
 import { MemberFinder, scanItems } from '../kit/json-scan.ts';
-import { type VersionSpan, readSpans, writtenSpans } from './delta.ts';
+import type { WrittenSpan } from './delta.ts';
 import { joinedExperts } from './join-experts.ts';
 import type { Rule, Rules } from './join-rules.ts';
 
@@ -14,7 +14,7 @@ export interface Joining {
   readonly isDelta: boolean;
   /** Code points of text before this part. */
   readonly textLength: number;
-  readonly spans: readonly VersionSpan[];
+  readonly spans: readonly WrittenSpan[];
   /** Tokens of the prompt; 0: not known. */
   readonly promptTokens: number;
   /** All sampled tokens, of this part too, for a response that lists all of them. */
@@ -153,8 +153,8 @@ class Joiner {
   #spans(start: number, end: number): true {
     const { offset, spans } = this.#joining;
     if (this.#bytes[start] !== OPENING_BRACKET || offset === 0) return true;
-    const own: unknown = JSON.parse(this.#bytes.toString('utf8', start, end));
-    return this.#set(start, end, JSON.stringify(writtenSpans(joinedSpans(spans, readSpans(own), offset), own)));
+    const own = JSON.parse(this.#bytes.toString('utf8', start, end)) as WrittenSpan[];
+    return this.#set(start, end, JSON.stringify(joinedSpans(spans, own, offset)));
   }
 
   #offsets(start: number, end: number, own: readonly [number, number] | null): true {
@@ -193,16 +193,16 @@ const isEmpty = (list: Buffer): boolean => list.subarray(1, -1).toString('latin1
 
 /** The spans of all parts; neighbours of one version are one span, as engines do it. */
 export function joinedSpans(
-  before: readonly VersionSpan[],
-  own: readonly VersionSpan[],
+  before: readonly WrittenSpan[],
+  own: readonly WrittenSpan[],
   offset: number,
-): VersionSpan[] {
-  const joined: VersionSpan[] = [];
-  const moved = own.map(({ version, from, to }) => ({ version, from: from + offset, to: to + offset }));
+): WrittenSpan[] {
+  const joined: WrittenSpan[] = [];
+  const moved = own.map(({ version, start, end }) => ({ version, start: start + offset, end: end + offset }));
   for (const span of [...before, ...moved]) {
     const last = joined.at(-1);
-    if (last !== undefined && last.version === span.version && last.to === span.from) {
-      joined[joined.length - 1] = { ...last, to: span.to };
+    if (last !== undefined && last.version === span.version && last.end === span.start) {
+      joined[joined.length - 1] = { ...last, end: span.end };
     } else joined.push(span);
   }
   return joined;

@@ -1,4 +1,4 @@
-import type { Delta, VersionSpan } from '../generation/delta.ts';
+import type { Delta, WrittenSpan } from '../generation/delta.ts';
 import { type Joining, joinParts, joinedSpans } from '../generation/join-parts.ts';
 import { dataOf } from '../kit/sse.ts';
 import type { RequestFacts } from './request.ts';
@@ -71,8 +71,8 @@ export class Generation {
   /** Code points of text in earlier parts, and in all. */
   #textOffset = 0;
   #textLength = 0;
-  #spans: readonly VersionSpan[] = [];
-  #spansOfPart: VersionSpan[] = [];
+  #spans: readonly WrittenSpan[] = [];
+  #spansOfPart: readonly WrittenSpan[] = [];
   #isForgotten = false;
   #hasUsage = false;
   #isDone = false;
@@ -201,7 +201,7 @@ export class Generation {
     this.ids = this.sampled;
     const count = this.ids.length - this.offset;
     const own = this.#spansOfPart;
-    const told = own.length > 0 ? own : version === null ? [] : [{ version, from: 0, to: count }];
+    const told = own.length > 0 ? own : version === null ? [] : [{ version, start: 0, end: count }];
     if (count > 0) {
       this.#spans = joinedSpans(this.#spans, told, this.offset);
       this.offset = this.ids.length;
@@ -216,8 +216,8 @@ export class Generation {
     this.#count = 0;
     this.isAborted = false;
     this.isBroken = false;
-    const last = told.at(-1);
-    return { hasProgress: count > 0, name: last?.version ?? null };
+    const last = told.at(-1)?.version ?? null;
+    return { hasProgress: count > 0, name: last === null ? null : String(last) };
   }
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */
@@ -290,13 +290,13 @@ export class Generation {
       this.promptIds = part.promptIds();
       this.#promptTokens = this.promptIds?.length ?? 0;
     }
-    const spans = part.spans();
-    if (spans.length > 0) this.#spansOfPart = [...spans];
-    else if (part.version !== null) {
-      const to = part.count ?? this.ids.length - this.offset;
-      const last = this.#spansOfPart.at(-1);
-      const from = last?.to ?? 0;
-      if (to > from) this.#spansOfPart = joinedSpans(this.#spansOfPart, [{ version: part.version, from, to }], 0);
+    const { version } = part;
+    const spans = part.writtenSpans();
+    if (spans.length > 0) this.#spansOfPart = spans;
+    else if (version !== null) {
+      const end = part.count ?? this.ids.length - this.offset;
+      const start = this.#spansOfPart.at(-1)?.end ?? 0;
+      if (end > start) this.#spansOfPart = joinedSpans(this.#spansOfPart, [{ version, start, end }], 0);
     }
   }
 

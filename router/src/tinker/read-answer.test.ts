@@ -189,3 +189,17 @@ test('a list may come after white space', () => {
   const result = readAnswer(Buffer.from(` \n${JSON.stringify([generated()])}`), wanted);
   assert.ok(!('problem' in result), JSON.stringify(result));
 });
+
+test('a row without likely tokens is empty, and null where the engine returns no row', () => {
+  const more = { wantsPromptLogprobs: true, topPrompt: 2 };
+  const input_token_logprobs = [
+    [null, 5, null],
+    [-4, 3, null],
+    [-4, 3, null],
+  ];
+  for (const answer of [
+    generated({ input_token_logprobs, input_top_logprobs: [null, []] }),
+    completion({ prompt_logprobs: [null, {}, null] }),
+  ])
+    assert.deepEqual(resultOf(answer, more).topPrompt, [null, [], null]);
+});

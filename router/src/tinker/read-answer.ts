@@ -44,9 +44,7 @@ function read(body: Buffer, wanted: Wanted): SampleResult | Unusable {
     sequences,
     promptLogprobs: floats(rows.map((row) => row?.logprob ?? null)),
     topPrompt:
-      topPrompt > 0
-        ? rows.map((row) => (row === null || row.top.length === 0 ? null : best(row.top, topPrompt)))
-        : null,
+      topPrompt > 0 ? rows.map((row) => (row === null || row.top === null ? null : best(row.top, topPrompt))) : null,
     cachedTokens,
   };
 }

@@ -1,7 +1,7 @@
-import type { Answer, Delta, PromptToken, TopTokens, VersionSpan } from '../../generation/delta.ts';
-import { spansOf, textOf, versionOf } from '../../generation/delta.ts';
+import type { Answer, Delta, PromptToken, TopTokens, VersionSpan, WrittenSpan } from '../../generation/delta.ts';
+import { readSpans, spansOf, textOf, versionOf, writtenSpansOf } from '../../generation/delta.ts';
 import { Json } from '../../kit/json-members.ts';
-import { GenerateDelta, type Indexer, errorOf, indexerOf, stopOf } from './generate.ts';
+import { GenerateDelta, type Indexer, errorOf, indexOf, indexerOf, stopOf } from './generate.ts';
 
 /** Of chats and of `/inference/v1/generate`. */
 interface ContentToken {
@@ -38,7 +38,7 @@ export class ChoiceDelta implements Delta {
   constructor(choice: Json, answer: Json) {
     this.json = choice;
     this.#answer = answer;
-    this.index = choice.get('index')?.number() ?? 0;
+    this.index = indexOf(choice) ?? 0;
     this.stop = stopOf(choice.get('stop_reason')) ?? stopOf(choice.get('matched_stop'));
     const text = textOf(choice.get('text'));
     this.text = text.text;
@@ -108,7 +108,11 @@ export class ChoiceDelta implements Delta {
   }
 
   spans(): readonly VersionSpan[] {
-    return spansOf(this.json.get('weight_versions') ?? this.#metadata?.get('weight_versions') ?? null);
+    return readSpans(this.writtenSpans());
+  }
+
+  writtenSpans(): readonly WrittenSpan[] {
+    return writtenSpansOf(this.json.get('weight_versions') ?? this.#metadata?.get('weight_versions') ?? null);
   }
 
   experts(): unknown {

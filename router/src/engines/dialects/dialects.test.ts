@@ -25,6 +25,7 @@ function read(name: DialectName, answer: unknown) {
     count,
     version,
     spans: delta.spans(),
+    written: delta.writtenSpans(),
     promptIds: delta.promptIds(),
     prompt: found.promptLogprobs(() => [5, 6]),
     experts: delta.experts(),
@@ -46,6 +47,7 @@ const said = {
   stop: 'x',
   count: null,
   spans: [{ version: '7', from: 0, to: 2 }],
+  written: SPANS,
   promptIds: [5, 6],
   experts: 'AAA',
 };
@@ -75,11 +77,19 @@ test("SGLang's /generate says the same as the completions of vLLM and SGLang", (
   };
   const top = [[[-0.5, 1, 'a']], []];
   const prompt = [
-    { logprob: null, top: [] },
+    { logprob: null, top: null },
     { logprob: -2, top: [[-2, 6, null]] },
   ];
   deepEqual(read('generate', generated), { ...said, count: 2, version: '7', top, prompt });
   deepEqual(read('generate', [generated, generated]).indexes, [0, 1]);
+  deepEqual(
+    read('generate', [
+      { ...generated, index: 1 },
+      { ...generated, index: '0' },
+    ]).indexes,
+    [1, 0],
+  );
+  deepEqual(read('generate', [{ error: 'oom' }, generated]).indexes, [1]);
   const completion = {
     choices: [
       {

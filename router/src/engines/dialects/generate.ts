@@ -1,5 +1,5 @@
-import type { Answer, Delta, PromptToken, TopTokens, VersionSpan } from '../../generation/delta.ts';
-import { spansOf, textOf, versionOf } from '../../generation/delta.ts';
+import type { Answer, Delta, PromptToken, TopTokens, VersionSpan, WrittenSpan } from '../../generation/delta.ts';
+import { readSpans, textOf, versionOf, writtenSpansOf } from '../../generation/delta.ts';
 import type { Dialect } from '../../generation/dialect.ts';
 import { Json } from '../../kit/json-members.ts';
 
@@ -26,11 +26,11 @@ export class GenerateDelta implements Delta {
   readonly info: Json;
   readonly #answer: Json;
 
-  /** @param position of the response in its list; null: its own index counts */
-  constructor(answer: Json, info: Json, position: number | null) {
+  /** @param position of the response in its list, which counts where it has no index of its own */
+  constructor(answer: Json, info: Json, position = 0) {
     this.#answer = answer;
     this.info = info;
-    this.index = position ?? answer.get('index')?.number() ?? 0;
+    this.index = indexOf(answer) ?? position;
     const reason = info.get('finish_reason');
     this.finish = reason?.get('type')?.text() || null;
     this.stop = stopOf(reason?.get('matched') ?? null);
@@ -77,7 +77,11 @@ export class GenerateDelta implements Delta {
   }
 
   spans(): readonly VersionSpan[] {
-    return spansOf(this.info.get('weight_versions'));
+    return readSpans(this.writtenSpans());
+  }
+
+  writtenSpans(): readonly WrittenSpan[] {
+    return writtenSpansOf(this.info.get('weight_versions'));
   }
 
   experts(): unknown {
@@ -120,9 +124,9 @@ export function readGenerate(
   const answers = list.isList ? list.items() : [Json.object(bytes, start)];
   const deltas = answers.flatMap((answer, position) => {
     const info = answer?.get('meta_info') ?? null;
-    return info === null ? [] : [new GenerateDelta(answer!, info, list.isList ? position : null)];
+    return info === null ? [] : [new GenerateDelta(answer!, info, position)];
   });
-  const error = answers[0] ? errorOf(answers[0]) : null;
+  const error = list.isList || !answers[0] ? null : errorOf(answers[0]);
   if (deltas.length === 0 && !list.isList && error === null) return null;
   return {
     error,
@@ -171,6 +175,14 @@ export const generate: Dialect = {
   read: readGenerate,
 };
 
+/** The index of a sample or a choice, which may be a string of digits; null: it has none. */
+export function indexOf(json: Json): number | null {
+  const own = json.get('index');
+  if (own?.isText !== true) return own?.number() ?? null;
+  const text = own.text() ?? '';
+  return /^\d{1,9}$/.test(text) ? Number(text) : null;
+}
+
 /** @returns the status of an engine's error; 0: it has none. null: no error */
 export function errorOf(answer: Json): number | null {
   const error = answer.get('error');
@@ -189,13 +201,15 @@ const triplesOf = (info: Json, name: string): readonly Triple[] | null =>
 /** A row for each position: the likeliest tokens there. */
 function topOf(info: Json, name: string): readonly TopTokens[] | null {
   const rows = info.get(name)?.valueIfAny() as readonly (readonly Triple[] | null)[] | undefined;
-  return rows?.map((row) => (row ?? []).map(([logprob, id, text = null]) => [logprob, id, text] as const)) ?? null;
+  return rows?.map((row) => (row ?? []).map(tokenOf)) ?? null;
 }
+
+const tokenOf = ([logprob, id, text = null]: Triple): TopTokens[number] => [logprob, id, text];
 
 function promptLogprobsOf(info: Json | null): readonly PromptToken[] | null {
   const own = info === null ? null : triplesOf(info, 'input_token_logprobs');
-  const top = info === null ? null : topOf(info, 'input_top_logprobs');
-  return own?.map(([logprob], i) => ({ logprob, top: top?.[i] ?? [] })) ?? null;
+  const top = (info?.get('input_top_logprobs')?.valueIfAny() ?? []) as readonly (readonly Triple[] | null)[];
+  return own?.map(([logprob], i) => ({ logprob, top: top[i]?.map(tokenOf) ?? null })) ?? null;
 }
 
 /** What SGLang says of sampled tokens, in its words. @param finish '': the response is truncated */

@@ -395,3 +395,17 @@ test('a list of samples may come after white space', () => {
   const list = Buffer.from(` \n${JSON.stringify([event(0, 4)])}`);
   assert.equal(read('generate', false, list).length, 1);
 });
+
+test('a whole response with an error in place of a sample is unreadable', () => {
+  const ok = event(0, 4);
+  for (const answer of [{ error: { message: 'oom' } }, [ok, { error: 'oom' }], [{ error: 'oom' }, ok], {}])
+    assert.throws(() => read('generate', false, Buffer.from(JSON.stringify(answer))), Unreadable);
+  assert.deepEqual(read('generate', false, Buffer.from('[]')), []);
+});
+
+test('samples of a whole response are in the order of the list, those of a stream by their index', () => {
+  const list = [event(0, 4, { index: 1 }), event(0, 4, { index: 1 })];
+  const indexes = (isStream: boolean, bytes: Buffer) => read('generate', isStream, bytes).map(({ index }) => index);
+  assert.deepEqual(indexes(false, Buffer.from(JSON.stringify(list))), [0, 1]);
+  assert.deepEqual(indexes(true, sse(event(0, 4, { index: '0' }), event(0, 4, { index: '1' }))), [0, 1]);
+});

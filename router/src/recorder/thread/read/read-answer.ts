@@ -42,11 +42,11 @@ export function readAnswer(dialect: Dialect, isStream: boolean, bytes: Buffer): 
       throw new Unreadable('it is no response of ' + dialect.path);
     return answer;
   });
-  if (dialect.name === 'generate')
-    return readGenerate(
-      answers.flatMap((answer) => (answer?.deltas ?? []) as readonly GenerateDelta[]),
-      isStream,
-    );
+  if (dialect.name === 'generate') {
+    const deltas = answers.flatMap((answer) => (answer?.deltas ?? []) as readonly GenerateDelta[]);
+    if (!isStream && deltas.length < samplesIn(bytes)) throw new Unreadable('a sample has no meta_info');
+    return readGenerate(deltas, isStream);
+  }
   const events = answers.filter((answer) => answer !== null && answer.error === null) as ChoicesAnswer[];
   if (events.every(({ deltas }) => deltas.length === 0)) return [];
   return readChat(events).map((choice) => {
@@ -59,6 +59,12 @@ export function readAnswer(dialect: Dialect, isStream: boolean, bytes: Buffer): 
       logprobs: logprobs?.every(Number.isNaN) === true ? null : logprobs,
     };
   });
+}
+
+/** How many samples a whole response of `/generate` has, those that failed too. */
+function samplesIn(bytes: Buffer): number {
+  const json = Json.after(bytes, 0);
+  return json.isList ? json.items().length : 1;
 }
 
 /** The received events, or the whole response, of a chat. Events about nothing have no choices. Throws `Unreadable`. */

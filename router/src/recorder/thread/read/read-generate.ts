@@ -8,8 +8,10 @@ import { namedSpans } from '../../../weights/version-spans.ts';
 
 /** The samples of SGLang's `/generate`: of a whole response, or of the received events of a stream. */
 export function readGenerate(deltas: readonly GenerateDelta[], isStream: boolean): Sampled[] {
+  // A whole response lists its samples in their order.
+  if (!isStream) return deltas.map((delta, index) => ({ ...sampledBy([delta], false), index }));
   const byIndex = Map.groupBy(deltas, ({ index }) => index);
-  return Array.from(byIndex.values(), (list) => sampledBy(list, isStream));
+  return Array.from(byIndex.values(), (list) => sampledBy(list, true));
 }
 
 /** @param events of one sample: each with all tokens so far (SGLang's default), or with the new ones (`--incremental-streaming-output`) */
