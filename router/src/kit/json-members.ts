@@ -1,5 +1,5 @@
 import { type MemberPlace } from './json-edit.ts';
-import { type VisitMember, keyIs, readScalarText, readString, scanItems, scanMembers } from './json-scan.ts';
+import { type VisitMember, keyIs, readScalarText, readString, scanItems, scanMembers, skipValue } from './json-scan.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -47,11 +47,12 @@ export class Json {
     return object;
   }
 
-  /** The value at `start`, or after white space there, whose end is not known: an object or a list. */
-  static after(bytes: Buffer, start: number): Json {
+  /** The list at `start`, or after white space there; null: there is no whole list. */
+  static list(bytes: Buffer, start = 0): Json | null {
     let at = start;
     while (bytes[at]! <= SPACE) at++;
-    return new Json(bytes, at, bytes.length);
+    const end = bytes[at] === OPEN_ARRAY ? skipValue(bytes, at, bytes.length) : -1;
+    return end < 0 ? null : new Json(bytes, at, end);
   }
 
   get isObject(): boolean {

@@ -172,7 +172,8 @@ test('answers without what was asked for are problems, with words', () => {
   ] as const) {
     assert.match((read(answer) as { problem: string }).problem, words);
   }
-  assert.match((readAnswer(Buffer.from('<html>'), wanted) as { problem: string }).problem, /not JSON/);
+  for (const text of ['<html>', `${JSON.stringify([generated()]).slice(0, -1)},`])
+    assert.match((readAnswer(Buffer.from(text), wanted) as { problem: string }).problem, /not JSON/);
 });
 
 test('the ids of a sample of SGLang are those of its logprobs', () => {

@@ -120,14 +120,14 @@ export function readGenerate(
   bytes: Buffer,
   start: number,
 ): (Answer & { readonly deltas: readonly GenerateDelta[] }) | null {
-  const list = Json.after(bytes, start);
-  const answers = list.isList ? list.items() : [Json.object(bytes, start)];
+  const list = Json.list(bytes, start);
+  const answers = list?.items() ?? [Json.object(bytes, start)];
   const deltas = answers.flatMap((answer, position) => {
     const info = answer?.get('meta_info') ?? null;
     return info === null ? [] : [new GenerateDelta(answer!, info, position)];
   });
-  const error = list.isList || !answers[0] ? null : errorOf(answers[0]);
-  if (deltas.length === 0 && !list.isList && error === null) return null;
+  const error = list !== null || !answers[0] ? null : errorOf(answers[0]);
+  if (deltas.length === 0 && list === null && error === null) return null;
   return {
     error,
     deltas: error === null ? deltas : [],

@@ -400,6 +400,10 @@ test('a whole response with an error in place of a sample is unreadable', () => 
   const ok = event(0, 4);
   for (const answer of [{ error: { message: 'oom' } }, [ok, { error: 'oom' }], [{ error: 'oom' }, ok], {}])
     assert.throws(() => read('generate', false, Buffer.from(JSON.stringify(answer))), Unreadable);
+  const list = JSON.stringify([ok, ok]);
+  for (const end of [-1, -2, list.length / 2]) {
+    assert.throws(() => read('generate', false, Buffer.from(list.slice(0, Math.floor(end)))), Unreadable);
+  }
   assert.deepEqual(read('generate', false, Buffer.from('[]')), []);
 });
 

@@ -62,10 +62,7 @@ export function readAnswer(dialect: Dialect, isStream: boolean, bytes: Buffer): 
 }
 
 /** How many samples a whole response of `/generate` has, those that failed too. */
-function samplesIn(bytes: Buffer): number {
-  const json = Json.after(bytes, 0);
-  return json.isList ? json.items().length : 1;
-}
+const samplesIn = (bytes: Buffer): number => Json.list(bytes)?.items().length ?? 1;
 
 /** The received events, or the whole response, of a chat. Events about nothing have no choices. Throws `Unreadable`. */
 export function chatAnswers(isStream: boolean, bytes: Buffer): ChoicesAnswer[] {
