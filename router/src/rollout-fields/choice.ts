@@ -148,7 +148,9 @@ export class Choice {
   ): RawObject[] {
     const { fields, logprobs } = this.#plan;
     const rules: EntryRules = { logprobs, isFullDistribution: fields.isFullDistribution };
-    const alternatives = fields.topLogprobs === 0 ? null : (delta.info?.top() ?? null);
+    // In a stream they may be those of all tokens so far.
+    const hasIds = this.#isWhole && fields.topLogprobs > 0;
+    const alternatives = hasIds ? (delta.info?.top() ?? null) : null;
     const first = this.promptIds.length - echoed + this.#tokens;
     return entries.map((entry, i) => {
       const facts = {

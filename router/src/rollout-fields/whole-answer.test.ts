@@ -71,6 +71,18 @@ test('the raw output of a stream that asks for logprobs has them, if there are n
   deepEqual((raw as { completion_logprobs?: unknown }).completion_logprobs, { content: [] });
 });
 
+test('likely tokens of a stream get no ids from meta_info, which has those of all tokens so far', () => {
+  const plan = planFor({ messages: [], logprobs: true, top_logprobs: 1 });
+  const top = [{ token: 'a', logprob: -1, bytes: null }];
+  const logprobs = { content: [entry('a', -1), entry('b', -2)].map((each) => ({ ...each, top_logprobs: top })) };
+  const info = { output_top_logprobs: [[[-1, 4, 'x']], [[-1, 5, 'a']], [[-1, 6, 'a']]] };
+  const made = streamed(plan, { logprobs, meta_info: info }) as { logprobs: { content: { top_logprobs: unknown }[] } };
+  deepEqual(
+    made.logprobs.content.map((each) => each.top_logprobs),
+    [top, top],
+  );
+});
+
 test('an empty finish reason ends a choice of a stream', () => {
   const plan = planFor({ messages: [], raw_output: true });
   const choice = streamed(plan, { finish_reason: '' }) as { raw_output?: { completion: string } };
