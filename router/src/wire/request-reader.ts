@@ -1,6 +1,6 @@
 import type { CoarseClock } from '../kit/clock.ts';
 import type { SocketReader } from './socket-memory.ts';
-import { ChunkedPayload } from './chunked-payload.ts';
+import { ChunkedPayload } from './chunked.ts';
 import type { ClientConnection } from './client-connection.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
 import { RequestBody, type RetryBudget, freeRead } from './request-body.ts';

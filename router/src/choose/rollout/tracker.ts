@@ -11,10 +11,9 @@ import { FEW } from './cheapest.ts';
 import { LoadOrder } from './load-order.ts';
 import { roomTokens } from './residency.ts';
 import { RoomOrder } from './room-order.ts';
-import { type FirstPrompt, Group, type OpenSession, OpenSessions, SavedHomes } from './open-sessions.ts';
+import { type FirstPrompt, Group, type OpenSession, OpenSessions, SavedHomes, UserKeys } from './open-sessions.ts';
 import { Slowness, WorkerState, defaultSpeed, prefillSecs, stepSecs } from './worker-state.ts';
 import { RolloutRequest } from './request.ts';
-import { UserKeys } from './user-keys.ts';
 import { Workload } from './workload.ts';
 
 /** The learned workload is saved when the last session ends, or after this many ended sessions. */

@@ -1,9 +1,8 @@
 import type { ResponseObserver } from '../../exchange.ts';
 import { EventEnds } from '../../kit/sse.ts';
 import { type CutTaker, EXPERTS_NAMES, ExpertsCutter } from '../shared/experts-cutter.ts';
-import { MemberSearch, type MemberTaker, type OpenValue, keysOf } from '../../kit/member-search.ts';
+import { type MemberTaker, type OpenValue, MemberSearch, keysOf } from '../../kit/member-search.ts';
 import { EventScan, SCANNED, SCANNED_NAMES } from '../../engines/dialects/event-scan.ts';
-import { Gathered } from './gathered.ts';
 
 /** Of a larger answer nothing is kept: such an answer has tensors in it, not tokens alone. */
 export const MAX_ANSWER_BYTES = 67_108_864;
@@ -234,4 +233,34 @@ export class AnswerTap implements ResponseObserver, MemberTaker {
 
 function addTo(gathered: Gathered, { pieces }: KeptEvent): void {
   for (const piece of pieces) gathered.add(piece, 0, piece.length);
+}
+
+/** Blocks grow with what came before, up to this size: a long answer has few of them. */
+const MAX_BLOCK_BYTES = 1_048_576;
+
+/** Copies of bytes that come piece by piece, in blocks that can be transferred to a thread: each has its memory to itself. */
+class Gathered {
+  bytes = 0;
+  readonly #blocks: Buffer[] = [];
+  /** Bytes of the last block that are not used yet. */
+  #free = 0;
+
+  add(bytes: Buffer, start: number, end: number): void {
+    for (let at = start; at < end;) {
+      if (this.#free === 0) {
+        this.#free = Math.min(Math.max(end - at, this.bytes), MAX_BLOCK_BYTES);
+        this.#blocks.push(Buffer.allocUnsafeSlow(this.#free));
+      }
+      const block = this.#blocks.at(-1)!;
+      const count = bytes.copy(block, block.length - this.#free, at, end);
+      this.#free -= count;
+      this.bytes += count;
+      at += count;
+    }
+  }
+
+  blocks(): Buffer[] {
+    const last = this.#blocks.length - 1;
+    return this.#blocks.map((block, i) => (i === last ? block.subarray(0, block.length - this.#free) : block));
+  }
 }
