@@ -24,7 +24,7 @@ const OPENING_BRACE = 0x7b;
 const NAME = 'enable_response_messages';
 
 /** A request as its engine is to get it. */
-interface WithRawMessages {
+export interface WithRawMessages {
   readonly body: Buffer;
   /** Only the router asked for the ids: they are not for its client. */
   readonly isOurs: boolean;
