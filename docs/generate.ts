@@ -14,6 +14,7 @@ import { errorTable } from '../router/src/kit/errors.ts';
 import { metrics } from '../router/src/observe/metrics.ts';
 import { peerMetrics } from '../router/src/observe/metrics/peers.ts';
 import { phases } from '../router/src/phases/table.ts';
+import { feedMetrics } from '../router/src/recorder/tap/feed/metrics.ts';
 import { chatMetrics, treeCounters, treeFailures, treeGauges } from '../router/src/recorder/tap/metrics.ts';
 
 /** Writes `docs/reference/` from the tables in the code: `npm run docs`. A test fails when they differ. */
@@ -95,6 +96,12 @@ function metricsPage(): string {
     ...ofPlugin('radix-tree', 'gauge', Object.values(treeGauges)),
     ...ofPlugin('radix-tree', 'counter', [...Object.values(treeCounters), ...Object.values(treeFailures)]),
     ...ofPlugin('chat-sessions', 'counter', Object.values(chatMetrics)),
+    ...feedMetrics.map(({ name, type, label, help }) => [
+      `\`${name}\``,
+      type,
+      'feed',
+      label === '' ? help : `${help} Label: \`${label}\`.`,
+    ]),
   ];
   const peerRows = Object.entries(peerMetrics).flatMap(([peer, table]) =>
     table.map(({ name, type, labels, help }) => [`\`${name}\``, type, peer, listed(labels), help]),
@@ -107,8 +114,6 @@ Generated from \`router/src/observe/metrics/\`. \`GET /metrics\` returns them as
 ${table(['metric', 'type', 'labels', 'meaning'], rows)}
 
 ## Metrics of built-in plugins
-
-They have no labels.
 
 ${table(['metric', 'type', 'plugin', 'meaning'], pluginRows)}
 

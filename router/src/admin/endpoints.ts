@@ -15,6 +15,7 @@ export interface Endpoint {
 
 const captures = 'a plugin that captures';
 const radixTree = '--plugin radix-tree';
+const feed = '--plugin feed';
 const chatSessions = '--plugin chat-sessions';
 const swaps = '--swap-snapshots or deployments';
 
@@ -89,6 +90,22 @@ export const endpoints: readonly Endpoint[] = [
         'The turns of a session with any name (?session=), also one with //, with . or .. between slashes, or with /metrics at its end.',
       'DELETE /trajectories/{session}': 'Deletes the turns of a session.',
       'DELETE /trajectory': 'Deletes the turns of a session with any name (?session=).',
+    },
+  ),
+  ...listed(
+    { caller: 'clients', needs: feed },
+    {
+      'GET /feed':
+        'The next groups of trajectories for a trainer, as NDJSON or as an Arrow stream (?format=); waits for them.',
+      'POST /feed/ack': 'Acknowledges groups: they are not delivered again.',
+      'POST /feed/nack': 'Gives groups back: they are delivered again at once.',
+      'POST /feed/renew': 'Extends the leases of groups.',
+      'GET /feed/stats': 'Counts of the feed, and how many groups the training step still wants.',
+      'GET /groups': 'Groups on their way to the trainer: who is missing, and why.',
+      'GET /groups/{group}': 'The groups of a name: who is missing, and why.',
+      'POST /groups': 'Begins a group with named sessions, whose requests then need no group header.',
+      'POST /groups/{group}/close': 'Ends the wait for the members of a group.',
+      'POST /trajectories/{session}/reward': 'Gives a session rewards: one, several by name, by turn or by token.',
     },
   ),
   ...listed(

@@ -13,6 +13,7 @@ const value = z.union([z.string(), z.number(), z.boolean()]);
 const ending = z.looseObject({
   session_id: z.string().optional(),
   reward: z.number().nullable().optional(),
+  rewards: z.record(z.string().min(1).max(256), z.number()).optional(),
   labels: z
     .union([
       z.array(label),
@@ -26,13 +27,16 @@ const ending = z.looseObject({
 type Ending = z.infer<typeof ending>;
 
 export interface SessionRecord {
-  /** @returns the number of recorded sessions with that name */
+  /** Rewards by name are kept too: by the plugin `feed`. */
+  readonly keepsRewards: boolean;
+  /** @returns the number of recorded sessions with that name, and whether the reward came too late for the feed */
   end(end: {
     readonly session: string;
     readonly tenant?: string;
     readonly reward?: number | null;
+    readonly rewards?: Readonly<Record<string, number>>;
     readonly labels?: readonly string[];
-  }): Promise<number>;
+  }): Promise<{ readonly known: number; readonly isTaken: boolean }>;
   /** @returns whether there was such a chat session */
   remove(session: string, tenant: string): Promise<boolean>;
 }
@@ -53,16 +57,28 @@ export function addSessionRoutes(
   };
 
   /** An unknown session is no error, unless a reward or labels would be lost. */
-  const finish = async (c: Context, session: string, { reward, labels }: Ending): Promise<Response> => {
+  const finish = async (c: Context, session: string, { reward, rewards, labels }: Ending): Promise<Response> => {
+    if (rewards !== undefined && record?.keepsRewards !== true) {
+      return c.json({ error: '"rewards" needs --plugin feed; "reward" is kept without it.', code: 'bad_request' }, 400);
+    }
     const key = boundedKey(session);
     const isKnown = endForPolicies(key);
-    const hasOutcome = reward !== undefined || labels !== undefined;
+    const hasOutcome = reward !== undefined || rewards !== undefined || labels !== undefined;
     let kept = 0;
     try {
       const tenant = tenantOf(c);
       const end = { session: key, ...(tenant === undefined ? {} : { tenant }) };
-      const said = { ...(reward === undefined ? {} : { reward }), ...(labels === undefined ? {} : { labels }) };
-      kept = (await record?.end({ ...end, ...said })) ?? 0;
+      const said = {
+        ...(reward === undefined ? {} : { reward }),
+        ...(rewards === undefined ? {} : { rewards }),
+        ...(labels === undefined ? {} : { labels }),
+      };
+      const ended = await record?.end({ ...end, ...said });
+      if (ended?.isTaken === true) {
+        const message = `A consumer of the feed has the group of session '${session}': its rewards can't change any more.`;
+        return failure(c, 'group_taken', message);
+      }
+      kept = ended?.known ?? 0;
     } catch (error) {
       // Without an outcome the end only concerns the policies.
       if (!hasOutcome) return c.json({ status: 'ok', session_id: session, known: isKnown });
@@ -103,6 +119,6 @@ export function addSessionRoutes(
   });
 }
 
-function failure(c: Context, code: 'capture_failed' | 'session_not_found', message: string): Response {
+function failure(c: Context, code: 'capture_failed' | 'group_taken' | 'session_not_found', message: string): Response {
   return c.json({ error: message, code }, errorTable[code].status, { 'x-turnout-error': code });
 }

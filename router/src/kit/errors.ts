@@ -114,6 +114,31 @@ export const errorTable = {
       'A limit is reached and its queue is full (--max-concurrent-requests, --worker-max-inflight, --queue-size).',
     advice: 'Retry after retry-after.',
   },
+  feed_full: {
+    status: 429,
+    isRetryable: true,
+    retryAfterSecs: 5,
+    meaning: 'So many groups wait for the trainer that no new group may begin (plugin feed).',
+    advice: 'Retry after retry-after; see GET /feed/stats.',
+  },
+  session_cancelled: {
+    status: 409,
+    isRetryable: false,
+    meaning: 'The group of the session has enough members, or its deadline has passed (plugin feed).',
+    advice: 'End the session; begin another one for another group.',
+  },
+  lease_lost: {
+    status: 409,
+    isRetryable: false,
+    meaning: 'The lease of a group has expired and another consumer may have the group, or the lease is not known.',
+    advice: 'Do not train on the group; renew leases in time (POST /feed/renew), or raise lease_secs.',
+  },
+  group_taken: {
+    status: 409,
+    isRetryable: false,
+    meaning: 'A consumer of the feed has the group of the session, so its rewards cannot change any more.',
+    advice: 'Send rewards before the group is taken: needsReward of the plugin feed makes a group wait for them.',
+  },
   policy_failed: {
     status: 500,
     isRetryable: false,

@@ -14,12 +14,13 @@ test('every listed endpoint is answered by the router, and needs the key that th
   const router = await startTestRouter(t, {
     ...keys,
     tokenizerPath,
-    plugin: ['radix-tree', 'chat-sessions'],
+    plugin: ['radix-tree', 'chat-sessions', 'feed'],
     tinker: true,
     swapSnapshots: '/snapshots/{identity}',
   });
   for (const { method, path, caller } of endpoints) {
-    const url = router.url + path.replace(/\{\w+\}/, '00000000-0000-0000-0000-000000000000');
+    const named = path.replace(/\{\w+\}/, '00000000-0000-0000-0000-000000000000');
+    const url = router.url + (path === '/feed' ? '/feed?wait_secs=0' : named);
     const status = async (key: string | null) => {
       const headers = key === null ? {} : { authorization: `Bearer ${key}` };
       const answer = await fetch(url, { method, headers, ...(method === 'GET' ? {} : { body: '{"timeout_secs":0}' }) });

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import GithubSlugger from 'github-slugger';
 import { errorTable } from '../../src/kit/errors.ts';
+import { feedMetrics } from '../../src/recorder/tap/feed/metrics.ts';
 import { metrics } from '../../src/observe/metrics.ts';
 import { chatMetrics, treeCounters, treeFailures, treeGauges } from '../../src/recorder/tap/metrics.ts';
 import { pages, root, textOf } from './pages.ts';
@@ -45,7 +46,7 @@ test('every link of the documentation leads to a file and a heading that exist',
 test('every metric that a guide names exists', () => {
   const names = new Set(
     [
-      ...metrics.map(({ name }) => name),
+      ...[...metrics, ...feedMetrics].map(({ name }) => name),
       ...[
         ...Object.values(treeGauges),
         ...Object.values(treeCounters),

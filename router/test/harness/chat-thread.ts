@@ -62,7 +62,15 @@ export async function startChatThread(t: TestContext, options: Partial<RecorderO
     const name = { session: '', tenant: '', group: '', worker: '', model: '', path: '/v1/chat/completions' };
     const facts = { ...name, startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
     const part = { isStream, isLast: true, answer: [answer], expertsKey: null };
-    const call = { kind: 'chat', id: opened, request: null, ...part, facts, isAwaited: false } as const;
+    const call = {
+      kind: 'chat',
+      id: opened,
+      request: null,
+      ...part,
+      facts,
+      isAwaited: false,
+      sessionEnd: null,
+    } as const;
     assert.equal((await calls.captureEnded(call)).problem, '');
   };
   return {

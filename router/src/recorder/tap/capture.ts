@@ -143,12 +143,15 @@ export class Capture<State extends Captured> implements PluginPhases {
     const asked = versions.asked(state.bracket, isUnnamed);
     const facts = { ...factsOf(x, isStream, sessionHeaders), asked };
     const isAwaited = holdsEnds && storesFirst;
-    const ended = { kind, id: state.id, request, isStream, isLast, answer, expertsKey, facts, isAwaited };
+    // The client gets the end of the last response when the end of the session is stored, too.
+    const sessionEnd = isLast && isAwaited ? this.#recorder.takeEnd(x) : null;
+    const ended = { kind, id: state.id, request, isStream, isLast, answer, expertsKey, facts, isAwaited, sessionEnd };
     const recorded = thread.captureEnded(ended, reported !== null);
     if (recorded === null) return null;
     state.recorded = recorded;
-    const stored = recorded.then(({ problem, isStored }) => {
+    const stored = recorded.then(({ problem, isStored, isEnded }) => {
       reported?.(problem, facts.worker);
+      if (sessionEnd !== null && !isEnded) this.#recorder.sessionEnded(sessionEnd);
       return isStored;
     });
     return isAwaited ? stored : null;

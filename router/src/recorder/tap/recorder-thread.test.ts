@@ -19,6 +19,7 @@ test('turns that end after their thread did are counted', async () => {
     isLast: true,
     answer,
     expertsKey: null,
+    sessionEnd: null,
     facts: { ...facts, ...times },
   };
   assert.equal(thread.captureEnded({ ...turn, isAwaited: false }, false), null);

@@ -1,9 +1,11 @@
 import type { BuiltIns } from '../../plugins/definition.ts';
 import type { Config } from '../../config/options.ts';
 import { RouterError } from '../../kit/errors.ts';
+import type { Exchange } from '../../exchange.ts';
 import type { Logger } from '../../observe/log.ts';
 import { sessionOf } from '../../classify/routing-keys.ts';
 import type { Observer } from '../../observe/observer.ts';
+import type { StateKey } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
 import type { WeightSource } from '../../weights/engine-weights.ts';
 import type { VersionLabels } from '../../weights/version-labels.ts';
@@ -15,7 +17,7 @@ import { GrowthLog } from './growth-log.ts';
 import { RecorderThread } from './recorder-thread.ts';
 import { type Bracket, VersionBrackets } from '../../weights/version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
-import type { SessionEnd, StoreState } from '../thread/store/store-calls.ts';
+import type { SessionEnd, SessionEnded, StoreState } from '../thread/store/store-calls.ts';
 import { StoredFirst } from './stored-first.ts';
 import { ThreadRestarts } from './thread-restarts.ts';
 
@@ -60,6 +62,7 @@ export class Recorder {
   readonly isRequired: boolean;
   /** Reports sessions that are over; its place is after the observer that ends plugins' turns. */
   readonly sessionEnds: Observer;
+  readonly #takenEnds: StateKey<true> = {};
   #timer: NodeJS.Timeout | undefined;
   #unkeptEnds = 0;
   /** Set by `start`. */
@@ -67,6 +70,8 @@ export class Recorder {
   readonly restarts: ThreadRestarts;
   /** A part of the requests fails without the thread. */
   isNeeded: boolean;
+  /** The plugin `feed` keeps several rewards for a session. */
+  keepsRewards = false;
   readonly #droppedLog = new GrowthLog();
   readonly #evictedLog = new GrowthLog();
   readonly #lossLog = new GrowthLog();
@@ -101,7 +106,14 @@ export class Recorder {
     this.versions = new VersionBrackets(labels, weights, (learned) => this.thread.tell('versionLearned', learned));
     this.thread.completes = () => this.versions.settled();
     this.#channel = new ExpertsChannel(this.thread);
-    this.sessionEnds = endedSessions((end) => this.#sessionEnded(end), config.sessionHeaders);
+    // Runs after the plugins' `finished`, so that the turn of that request is recorded first.
+    this.sessionEnds = {
+      finished: (x) => {
+        // A refused request reached no engine: its client will send it again.
+        const end = x.outcome === 'refused' ? null : this.takeEnd(x);
+        if (end !== null) this.sessionEnded(end);
+      },
+    };
     this.sessionHeaders = config.sessionHeaders;
     this.calls = new CallStrategy(this, log);
   }
@@ -139,8 +151,8 @@ export class Recorder {
     return this.#waits && this.#state.place !== 'memory';
   }
 
-  /** Records the end of a session. @returns how many sessions of that name are on record */
-  end(end: SessionEnd): Promise<number> {
+  /** Records the end of a session. */
+  end(end: SessionEnd): Promise<SessionEnded> {
     return this.thread.ask('sessionEnded', end);
   }
 
@@ -195,8 +207,15 @@ export class Recorder {
     if (lost > 0) this.#log.error({ lost, error, store }, 'trajectory store is failing: the last turns are lost');
   }
 
+  /** The end of a session that its client says with this request; null: it says none, or it was taken already. */
+  takeEnd(x: Exchange): SessionEnd | null {
+    const end = x.state(this.#takenEnds) === true ? null : endIn(x, this.sessionHeaders);
+    if (end !== null) x.setState(this.#takenEnds, true);
+    return end;
+  }
+
   /** The client has its answer already: where the end can't be kept, the log says so. */
-  #sessionEnded(end: SessionEnd): void {
+  sessionEnded(end: SessionEnd): void {
     this.end(end).catch((error: unknown) => {
       const count = ++this.#unkeptEnds;
       if ((count & (count - 1)) !== 0) return;
@@ -243,22 +262,18 @@ export class Recorder {
   }
 }
 
-/**
- * Reports the sessions whose client says with a request that it is the last one (`x-turnout-session-end: 1`). Runs after
- * the plugins' `finished`, so that the turn of that request is recorded first.
- */
-const endedSessions = (report: (end: SessionEnd) => void, sessionHeaders: readonly string[]): Observer => ({
-  finished(x) {
-    const isLast = x.isLastTurn || x.head.get('x-turnout-session-end') === '1';
-    // A refused request reached no engine: its client will send it again.
-    if (!isLast || x.outcome === 'refused') return;
-    const session = sessionOf(x, sessionHeaders);
-    if (session !== '') report({ session, tenant: x.tenant });
-  },
-});
+/** The end of a session that its client says with a request (`x-turnout-session-end: 1`), with its reward; null: it says none. */
+function endIn(x: Exchange, sessionHeaders: readonly string[]): SessionEnd | null {
+  if (!x.isLastTurn && x.head.get('x-turnout-session-end') !== '1') return null;
+  const session = sessionOf(x, sessionHeaders);
+  if (session === '') return null;
+  const reward = Number(x.head.get('x-turnout-reward') ?? NaN);
+  return { session, tenant: x.tenant, ...(Number.isFinite(reward) ? { reward } : {}) };
+}
 
 /** The built-in plugins that record tokens. @param recorder null: none of the options asks for one */
-export const recorderPlugins = (recorder: Recorder | null): BuiltIns => ({
+export const recorderPlugins = (recorder: Recorder | null, inFlight: () => Iterable<Exchange>): BuiltIns => ({
+  feed: async () => (await import('./feed/index.ts')).feed(recorder, inFlight),
   'chat-sessions': async () => (await import('./chat-sessions/index.ts')).chatSessions(recorder),
   'radix-tree': async () => (await import('./radix-tree/index.ts')).radixTree(recorder),
 });

@@ -8,10 +8,11 @@ import { chatCalls } from './chat/chat-calls.ts';
 import { exportCalls } from './export/export-calls.ts';
 import type { RecorderOptions } from '../tap/recorder-thread.ts';
 import { defaultMemoryBytes } from '../shared/memory-limit.ts';
+import { feedCalls } from './feed/feed-calls.ts';
 import { HeapLimits } from './heap-limits.ts';
 import { openStore } from './store/open.ts';
 import { Expiry } from './store/expiry.ts';
-import { storeCalls } from './store/store-calls.ts';
+import { type SessionEnd, storeCalls } from './store/store-calls.ts';
 import { filesOf } from './store/store.ts';
 import { TurnWriter } from './store/writer.ts';
 import type { SessionName } from '../shared/turn.ts';
@@ -21,6 +22,8 @@ export type CaptureKind = 'text' | 'chat' | 'call';
 
 export interface EndedCapture extends EndedResponse {
   readonly kind: CaptureKind;
+  /** The session is over with this response; null: it goes on, as far as is known. */
+  readonly sessionEnd: SessionEnd | null;
 }
 
 export interface Recorded {
@@ -28,6 +31,8 @@ export interface Recorded {
   readonly problem: string;
   /** If it is awaited: its turns are in the store, or there are none. */
   readonly isStored: boolean;
+  /** The end of the session is stored. */
+  readonly isEnded: boolean;
 }
 
 /** Everything that the recorder thread can be asked for. */
@@ -43,7 +48,9 @@ export async function recorderCalls(options: RecorderOptions) {
     await Promise.all(Object.values(kinds).map((each) => each.settled()));
     await writer.flush();
   };
+  const feed = feedCalls({ writer, dataDir, tokenizerPath: options.tokenizerPath, recorded });
   const stored = storeCalls({
+    feedEnded: feed.ended,
     writer,
     dataDir,
     recorded,
@@ -95,9 +102,12 @@ export async function recorderCalls(options: RecorderOptions) {
     ...clientCalls,
     ...calls,
     /** A response, or a part of it, has ended. */
-    async captureEnded({ kind, ...response }: EndedCapture): Promise<Recorded> {
+    async captureEnded({ kind, sessionEnd, ...response }: EndedCapture): Promise<Recorded> {
       const problem = await kinds[kind].end(response);
-      return { problem, isStored: problem !== '' || (response.isAwaited && (await writer.stored())) };
+      const isStored = problem !== '' || (response.isAwaited && (await writer.stored()));
+      const ended = sessionEnd === null ? null : stored.sessionEnded(sessionEnd);
+      const isEnded = await (ended?.then(() => true) ?? Promise.resolve(false)).catch(() => false);
+      return { problem, isStored, isEnded };
     },
     /** There is no response to record. */
     captureDropped({ kind, id }: Pick<EndedCapture, 'kind' | 'id'>): void {
@@ -115,6 +125,7 @@ export async function recorderCalls(options: RecorderOptions) {
       files?.drop(key);
     },
     ...stored,
+    ...feed.calls,
     ...chats,
     ...exportCalls(writer, dataDir, recorded, async () => {
       if (options.tokenizerPath !== null) await calls.loadTokenizer();

@@ -3,6 +3,7 @@ import { type SessionQuery, turnBytes, turnsOf } from '../store/store.ts';
 import type { SessionName, Turn } from '../../shared/turn.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import type { ExportFormat } from '../../shared/export-formats.ts';
+import { ByteStreams } from './byte-streams.ts';
 import { exportBytes } from './formats.ts';
 import { metricsOf, summaryOf } from './summary.ts';
 import { turnJson } from './turn-json.ts';
@@ -24,8 +25,6 @@ export interface TurnsQuestion extends SessionName {
 
 /** A page of turns ends with the one that exceeds this size, whatever its limit; its JSON is about twice as large. */
 const PAGE_BYTES = 4_194_304;
-/** Takes some ms to make, in which requests wait. */
-const PART_BYTES = 131_072;
 /** The number of concurrent exports: each holds a trajectory, or a group of rows. */
 const MAX_EXPORTS = 4;
 
@@ -41,8 +40,7 @@ export function exportCalls(
   pieces: () => Promise<TokenPieces | null>,
 ) {
   const { store } = writer;
-  const exports = new Map<number, AsyncGenerator<Uint8Array>>();
-  let lastId = 0;
+  const exports = new ByteStreams();
   const outlines = async ({ session, tenant }: SessionName) => {
     await recorded();
     return turnsOf(store, session, tenant);
@@ -86,38 +84,14 @@ export function exportCalls(
     /** @returns the argument of `exportNext`; null: there are too many exports */
     async exportBegin({ format, query }: ExportOrder): Promise<number | null> {
       if (exports.size >= MAX_EXPORTS) return null;
-      const id = ++lastId;
-      exports.set(id, exportBytes(store, { format, query, dataDir }, noProgress()));
+      const id = exports.begin(exportBytes(store, { format, query, dataDir }, noProgress()));
       await recorded();
       return id;
     },
-    /**
-     * The next bytes of an export, about `PART_BYTES`: with a line each, every line would wait for its turn between the calls of requests.
-     * null: it is complete.
-     */
-    async exportNext(id: number): Promise<Uint8Array | null> {
-      const made = exports.get(id);
-      const pieces: Uint8Array[] = [];
-      let bytes = 0;
-      while (made !== undefined && bytes < PART_BYTES) {
-        const result = await made.next().catch((error: unknown) => {
-          exports.delete(id);
-          throw error;
-        });
-        if (result.done === true) {
-          exports.delete(id);
-          break;
-        }
-        pieces.push(result.value);
-        bytes += result.value.length;
-      }
-      return pieces.length === 0 ? null : pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
-    },
+    /** null: it is complete. */
+    exportNext: (id: number): Promise<Uint8Array | null> => exports.next(id),
     /** The rest of the export is not needed. */
-    async exportEnd(id: number): Promise<void> {
-      await exports.get(id)?.return(undefined);
-      exports.delete(id);
-    },
+    exportEnd: (id: number): Promise<void> => exports.end(id),
   };
 }
 

@@ -3,6 +3,7 @@ import { LinkedList, type ListNode } from '../../../kit/linked-list.ts';
 import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../../shared/outcome.ts';
 import type { SessionName, Turn, TurnAmendment, TurnTexts } from '../../shared/turn.ts';
+import { MemoryRecords } from './records.ts';
 import {
   type NewestQuery,
   type SessionHead,
@@ -40,6 +41,7 @@ const inOrder = (turns: readonly KeptTurn[]): KeptTurn[] => turns.toSorted((a, b
  */
 export class MemoryStore implements TrajectoryStore {
   readonly place = 'memory';
+  readonly records = new MemoryRecords();
   onEvicted: NonNullable<TrajectoryStore['onEvicted']> = () => {};
   readonly #limitBytes: number;
   readonly #byName = new Map<string, Session>();

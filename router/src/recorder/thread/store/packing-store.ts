@@ -1,6 +1,7 @@
 import type { OutcomeChange } from '../../shared/outcome.ts';
 import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type Base, type Packed, MAX_LINE, packed, readPacked, unpacked } from './packed-body.ts';
+import type { RecordTables } from './records.ts';
 import type { NewestQuery, SessionQuery, TrajectoryStore } from './store.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
 
@@ -23,6 +24,10 @@ export class PackingStore implements TrajectoryStore {
       this.#recent.forget(session, tenant);
       this.onEvicted(session, tenant, experts);
     };
+  }
+
+  get records(): RecordTables {
+    return this.#inner.records;
   }
 
   get place(): string {

@@ -1,6 +1,7 @@
 import type { RedisArgument } from '@redis/client';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../../shared/outcome.ts';
 import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
+import { RedisRecords } from './redis-records.ts';
 import { type RedisLink, connectRedis, withoutPassword } from './redis-client.ts';
 import {
   LATER_FIELDS,
@@ -44,10 +45,12 @@ function partsOf(key: string): { tenant: string; session: string } {
 /** Turns in a Redis or Valkey server, which several routers may share. A turn is a hash: outline, arrays, bodies. */
 export class RedisStore implements TrajectoryStore {
   readonly place: string;
+  readonly records: RedisRecords;
   readonly #link: RedisLink;
 
   constructor(link: RedisLink, place: string) {
     this.#link = link;
+    this.records = new RedisRecords(link);
     this.place = place;
   }
 

@@ -47,8 +47,19 @@ const TOP_TOKENS = `
 ALTER TABLE turns ADD COLUMN top_tokens BLOB;
 `;
 
+/** Values of `RecordTables`. */
+const RECORDS = `
+CREATE TABLE records (
+  tbl TEXT NOT NULL,
+  key TEXT NOT NULL,
+  at_ms REAL NOT NULL,
+  value TEXT NOT NULL,
+  PRIMARY KEY (tbl, key)
+) WITHOUT ROWID;
+`;
+
 /** The statements from each schema to the next one, beginning with an empty file. */
-const STEPS: readonly string[] = [TURNS, OUTCOMES, PACKED_BODIES, TOP_TOKENS];
+const STEPS: readonly string[] = [TURNS, OUTCOMES, PACKED_BODIES, TOP_TOKENS, RECORDS];
 
 /** Written into the file. */
 export const SCHEMA_VERSION = STEPS.length;

@@ -5,6 +5,7 @@ import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type OutcomeChange, type OutcomeQuery, type SessionOutcome, outcomeAfter } from '../../shared/outcome.ts';
 import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { SCHEMA_VERSION, missingTables, stepsFrom, versionProblem } from './sqlite-schema.ts';
+import { SqliteRecords } from './sqlite-records.ts';
 import {
   LATER_FIELDS,
   type NewestQuery,
@@ -37,6 +38,7 @@ const OUTLINE = 'id, session, tenant, grp, parent, started_at_ms, tokens, detail
  */
 export class SqliteStore implements TrajectoryStore {
   readonly place: string;
+  readonly records: SqliteRecords;
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
   #turns = 0;
@@ -55,6 +57,7 @@ export class SqliteStore implements TrajectoryStore {
       );
     const { db, version } = opened(this.place, isReader);
     this.#db = db;
+    this.records = new SqliteRecords(db);
     const problem = versionProblem(version, isReader);
     if (problem !== '') {
       this.#db.close();

@@ -1,5 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { RewardChange } from '../../shared/feed.ts';
 import type { OutcomeChange } from '../../shared/outcome.ts';
 import type { SessionName } from '../../shared/turn.ts';
 import { type StoreCounts, filesOf, turnsOf } from './store.ts';
@@ -16,8 +17,15 @@ export interface StoreState extends WriterState, StoreCounts {
   readonly lostPrompts: number;
 }
 
-/** The end of a session, as its client said it. */
-export interface SessionEnd extends SessionName, OutcomeChange {}
+/** The end of a session, as its client said it. `rewards`: by name, for the feed alone. */
+export interface SessionEnd extends SessionName, OutcomeChange, Pick<RewardChange, 'rewards'> {}
+
+export interface SessionEnded {
+  /** How many sessions of that name are on record: one for each tenant that has it. */
+  readonly known: number;
+  /** The reward came after a consumer of the feed had got the session's group. */
+  readonly isTaken: boolean;
+}
 
 interface StoreParts {
   readonly writer: TurnWriter;
@@ -26,12 +34,14 @@ interface StoreParts {
   readonly recorded: () => Promise<unknown>;
   /** Is called when a session is over; with a name without a tenant for the sessions of all tenants. Further turns may still follow. */
   readonly onEnded: (name: SessionName) => void;
+  /** Ends the session for the feed; null: there is no feed. */
+  readonly feedEnded: (name: SessionName, change: RewardChange) => Promise<SessionEnded> | null;
   /** What others count; `lostParts`: tensors that could not be kept. */
   readonly counted: () => Pick<StoreState, 'expired' | 'evictedTurns' | 'lostPrompts'> & { readonly lostParts: number };
 }
 
 /** Calls of the recorder thread about stored sessions. */
-export function storeCalls({ writer, dataDir, recorded, onEnded, counted }: StoreParts) {
+export function storeCalls({ writer, dataDir, recorded, onEnded, feedEnded, counted }: StoreParts) {
   const { store } = writer;
   return {
     /** Its files too. @returns how many turns it had */
@@ -44,11 +54,15 @@ export function storeCalls({ writer, dataDir, recorded, onEnded, counted }: Stor
       }
       return removed;
     },
-    /** A session is over. @returns how many sessions of that name are on record: one for each tenant that has it */
-    async sessionEnded({ session, tenant, ...change }: SessionEnd): Promise<number> {
+    /** A session is over. */
+    async sessionEnded({ session, tenant, rewards, ...change }: SessionEnd): Promise<SessionEnded> {
       await recorded();
       onEnded({ session, tenant });
-      return store.finish({ session, tenant }, change, Date.now());
+      const known = await store.finish({ session, tenant }, change, Date.now());
+      const { reward } = change;
+      const inFeed = await feedEnded({ session, tenant }, { reward, rewards });
+      // A member of a group has ended also if none of its requests left a turn.
+      return { known: Math.max(known, inFeed?.known ?? 0), isTaken: inFeed?.isTaken ?? false };
     },
     async storeState(): Promise<StoreState> {
       const { place } = store;

@@ -1,4 +1,5 @@
 import type { OutcomeChange, OutcomeQuery, SessionOutcome } from '../../shared/outcome.ts';
+import type { RecordTables } from './records.ts';
 import type { RoutedExperts, SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 
 /** A turn without large fields, for listings, figures, and the tree of a session's turns. */
@@ -63,6 +64,7 @@ export type Soon<T> = T | Promise<T>;
 export interface TrajectoryStore {
   /** For logs: where the turns are, without a password. */
   readonly place: string;
+  readonly records: RecordTables;
   /** Called for each evicted session, with its files. */
   onEvicted?: (session: string, tenant: string, experts: readonly RoutedExperts[]) => void;
   /** Takes all of them or throws. */

@@ -45,6 +45,8 @@ export class TurnWriter {
   readonly store: TrajectoryStore;
   /** Called for each turn that will never be in the store. */
   onLost: (turn: Turn) => void = () => {};
+  /** Called for each turn that is put. */
+  onPut: (turn: Turn) => void = () => {};
   readonly #limitBytes: number;
   readonly #retryMs: number;
   #pending: Turn[] = [];
@@ -84,6 +86,7 @@ export class TurnWriter {
 
   /** @param before the same turn, as it was put earlier */
   put(turn: Turn, before?: Turn): void {
+    this.onPut(turn);
     this.#unknownLogprobs += (turn.unknownLogprobs ?? 0) - (before?.unknownLogprobs ?? 0);
     if (turn.isExact === false && before === undefined) this.#textTurns++;
     if (before !== undefined) {
@@ -117,6 +120,12 @@ export class TurnWriter {
     let turns = this.#unnamed.get(ticket);
     if (turns === undefined) this.#unnamed.set(ticket, (turns = new Map()));
     turns.set(id, { id, versions });
+  }
+
+  /** Whether an engine is being asked for versions of this turn. */
+  awaitsVersion(id: string): boolean {
+    for (const turns of this.#unnamed.values()) if (turns.has(id)) return true;
+    return false;
   }
 
   /** The engine was asked. */

@@ -1,0 +1,102 @@
+/** What makes data of doubtful use; `docs/guides/feed.md` says what each means. */
+export const memberFlags = [
+  'not_exact',
+  'unknown_logprobs',
+  'unknown_versions',
+  'ambiguous',
+  'drift',
+  'resumed',
+  'truncated',
+] as const;
+export type MemberFlag = (typeof memberFlags)[number];
+
+/** Why a member, or a whole group, is not delivered. */
+export const dropReasons = [
+  'incomplete',
+  'flagged',
+  'length',
+  'stale',
+  'constant_reward',
+  'deadline',
+  'late',
+  'cancelled',
+] as const;
+export type DropReason = (typeof dropReasons)[number];
+
+/** The options of the plugin `feed`: `tap/feed/options.ts` describes them. */
+export interface FeedOptions {
+  readonly name: string;
+  readonly groupSize: number | null;
+  readonly first: number | null;
+  readonly deadlineSecs: number;
+  readonly rest: 'cancel' | 'keep';
+  readonly needsReward: boolean;
+  readonly minMembers: number | null;
+  readonly dropConstantReward: boolean;
+  readonly maxLag: number | null;
+  readonly dropFlags: readonly MemberFlag[];
+  readonly maxTokens: number | null;
+  readonly stepGroups: number | null;
+  readonly maxPendingGroups: number | null;
+  readonly whenFull: 'refuse' | 'hold';
+  readonly leaseSecs: number;
+}
+
+/** How many groups may be pending; Infinity: any number. A group that begins now is then trained on within `maxLag` steps. */
+export const pendingLimit = ({ maxPendingGroups, maxLag, stepGroups }: FeedOptions): number =>
+  maxPendingGroups ?? (maxLag === null || stepGroups === null ? Infinity : (maxLag + 1) * stepGroups);
+
+/** A request's place in the feed, as its headers tell. */
+export interface FeedEntry {
+  readonly tenant: string;
+  /** '': the request names none in its headers or path. */
+  readonly session: string;
+  /** '': none; the session may still belong to a declared group. */
+  readonly group: string;
+  /** null: the request does not say it. */
+  readonly size: number | null;
+}
+
+/** Whether a request may pass. */
+export type FeedVerdict =
+  /** `isMember`: its session belongs to a group. */
+  | { readonly kind: 'admitted'; readonly isMember: boolean }
+  /** The feed is full: no new group may begin. */
+  | { readonly kind: 'full'; readonly message: string }
+  /** Its group does not wait for this session any more. */
+  | { readonly kind: 'cancelled'; readonly message: string }
+  | { readonly kind: 'invalid'; readonly message: string };
+
+/** Numbers that a client gives a session; `null` and what is left out stay as they were. */
+export interface RewardChange {
+  readonly reward?: number | null | undefined;
+  readonly rewards?: Readonly<Record<string, number>> | undefined;
+}
+
+/** The state of the feed, as metrics, `GET /feed/stats` and the dashboard show it. */
+export interface FeedStats {
+  /** Groups and members that came, ever. */
+  readonly groups: number;
+  readonly members: number;
+  readonly open: number;
+  readonly ready: number;
+  readonly leased: number;
+  readonly acked: number;
+  readonly ackedMembers: number;
+  /** Members of groups that are open, ready or leased. */
+  readonly pendingMembers: number;
+  readonly droppedGroups: Readonly<Partial<Record<DropReason, number>>>;
+  readonly droppedMembers: Readonly<Partial<Record<DropReason, number>>>;
+  readonly deliveries: number;
+  readonly expiredLeases: number;
+  readonly refused: number;
+  readonly waitingConsumers: number;
+  /** null: any number of groups may be pending. */
+  readonly maxPending: number | null;
+  /** null: no version is known yet. */
+  readonly version: string | null;
+  /** Groups that were taken since `version` is the newest one. */
+  readonly takenThisStep: number;
+  /** How many more groups the step wants; null: `stepGroups` is not set. */
+  readonly wanted: number | null;
+}

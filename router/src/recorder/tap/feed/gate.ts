@@ -1,0 +1,134 @@
+import { groupOf, sessionOf } from '../../../classify/routing-keys.ts';
+import type { Exchange } from '../../../exchange.ts';
+import { RouterError } from '../../../kit/errors.ts';
+import { Refused } from '../../../plugin.ts';
+import type { FeedOptions, FeedStats, FeedVerdict } from '../../shared/feed.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
+import type { ChatName } from '../../shared/turn.ts';
+import type { RecorderThread } from '../recorder-thread.ts';
+
+/** So many sessions are known by name: for others the thread is asked. */
+const MAX_KNOWN = 200_000;
+const MAX_SIZE = 65_536;
+const REWARD = 'x-turnout-reward';
+
+export interface GateParts {
+  readonly thread: RecorderThread;
+  readonly options: FeedOptions;
+  readonly sessionHeaders: readonly string[];
+  readonly inFlight: () => Iterable<Exchange>;
+}
+
+/** Lets requests of groups in, holds or refuses those that would begin a group too many, and stops those that no group waits for. */
+export class FeedGate {
+  readonly #parts: GateParts;
+  /** Sessions that the thread was asked about, and whether they may go on. The oldest first. */
+  readonly #known = new Map<string, 'admitted' | 'cancelled'>();
+  /** Wakes requests that wait for room. */
+  #held: (() => void)[] = [];
+
+  constructor(parts: GateParts) {
+    this.#parts = parts;
+  }
+
+  get held(): number {
+    return this.#held.length;
+  }
+
+  /** Whether the thread has to be asked about a request. */
+  appliesTo(x: Exchange): boolean {
+    if (!x.isGeneration) return false;
+    if (x.head.get(REWARD) !== undefined) return true;
+    const session = this.#sessionOf(x);
+    if (session === '' && groupOf(x) === '') return false;
+    return session === '' || this.#known.get(tenantKey(x.tenant, session)) !== 'admitted';
+  }
+
+  /** Resolves when the request may pass; rejects with its refusal. */
+  async admit(x: Exchange): Promise<null> {
+    const session = this.#sessionOf(x);
+    const invalid = problemOfReward(x) ?? problemOfSize(x);
+    if (invalid !== null) throw refused('bad_request', invalid);
+    const key = tenantKey(x.tenant, session);
+    if (session !== '' && this.#known.get(key) === 'admitted') return null;
+    const size = x.head.get('x-turnout-group-size');
+    const entry = { tenant: x.tenant, session, group: groupOf(x), size: size === undefined ? null : Number(size) };
+    for (;;) {
+      const verdict: FeedVerdict = await this.#parts.thread.ask('feedAdmit', entry);
+      if (verdict.kind === 'admitted' || verdict.kind === 'cancelled') this.#remember(key, verdict.kind);
+      if (verdict.kind === 'admitted') return null;
+      if (verdict.kind === 'cancelled') throw refused('session_cancelled', verdict.message);
+      if (verdict.kind === 'invalid') throw refused('bad_request', verdict.message);
+      if (this.#parts.options.whenFull === 'refuse') throw refused('feed_full', verdict.message);
+      await new Promise<void>((resolve) => this.#held.push(resolve));
+      // Its client has left: no group begins for it.
+      if (x.outcome !== null) return null;
+    }
+  }
+
+  /** @param stats the state of the feed after groups were acked or dropped */
+  roomFor({ open, ready, leased, maxPending }: FeedStats): void {
+    const room = maxPending === null ? Infinity : maxPending - open - ready - leased;
+    // More than there is room for: some belong to one group.
+    if (room <= 0) return;
+    const held = this.#held;
+    this.#held = [];
+    for (const wake of held) wake();
+  }
+
+  /** Ends the requests of sessions that no group waits for. */
+  stop(sessions: readonly ChatName[]): void {
+    if (sessions.length === 0) return;
+    const keys = new Set(sessions.map(({ session, tenant }) => tenantKey(tenant, session)));
+    for (const key of keys) this.#remember(key, 'cancelled');
+    const message = 'The group of this session has enough members, or its deadline has passed.';
+    const error = new RouterError('session_cancelled', message);
+    for (const x of this.#parts.inFlight()) {
+      const session = sessionOf(x, this.#parts.sessionHeaders);
+      if (session !== '' && keys.has(tenantKey(x.tenant, session))) x.ended(x, { kind: 'refused', error });
+    }
+  }
+
+  close(): void {
+    for (const wake of this.#held) wake();
+    this.#held = [];
+  }
+
+  #sessionOf(x: Exchange): string {
+    return sessionOf(x, this.#parts.sessionHeaders);
+  }
+
+  #remember(key: string, as: 'admitted' | 'cancelled'): void {
+    if (key === tenantKey('', '')) return;
+    this.#known.delete(key);
+    this.#known.set(key, as);
+    if (this.#known.size <= MAX_KNOWN) return;
+    const [oldest] = this.#known.keys();
+    this.#known.delete(oldest!);
+  }
+}
+
+const refused = (...error: ConstructorParameters<typeof RouterError>): Refused =>
+  new Refused(new RouterError(...error));
+
+function problemOfSize({ head }: Exchange): string | null {
+  const size = head.get('x-turnout-group-size');
+  const isSize = size === undefined || (/^\d{1,6}$/.test(size) && Number(size) >= 1 && Number(size) <= MAX_SIZE);
+  return isSize ? null : `x-turnout-group-size is a whole number from 1 to ${MAX_SIZE}.`;
+}
+
+/** The header says something of a session that is over with this request. */
+function problemOfReward(x: Exchange): string | null {
+  const text = x.head.get(REWARD);
+  if (text === undefined) return null;
+  if (Number.isNaN(rewardIn(text))) return `${REWARD} is a number.`;
+  return x.isLastTurn || x.head.get('x-turnout-session-end') === '1'
+    ? null
+    : `${REWARD} needs x-turnout-session-end: 1. POST /trajectories/{session}/reward gives a reward at any time.`;
+}
+
+/** NaN: it is no finite number. */
+export function rewardIn(text: string): number {
+  const reward = text.trim() === '' ? NaN : Number(text);
+  return Number.isFinite(reward) ? reward : NaN;
+}

@@ -1,0 +1,59 @@
+import type { Exchange } from '../../../exchange.ts';
+import type { PluginDefinition } from '../../../plugins/definition.ts';
+import type { FeedOptions, FeedStats } from '../../shared/feed.ts';
+import type { Recorder } from '../recorder.ts';
+import { FeedGate } from './gate.ts';
+import { addFeedMetrics } from './metrics.ts';
+import { feedOptions } from './options.ts';
+import { addFeedRoutes } from './routes.ts';
+
+/** How often deadlines and leases are looked at. */
+const TICK_MS = 200;
+/** A request that waits for room for its group waits at most so long. */
+const MAX_HOLD_MS = 3_600_000;
+
+/** Groups of finished sessions for a trainer: see docs/guides/feed.md. */
+export const feed = (recorder: Recorder | null, inFlight: () => Iterable<Exchange>): PluginDefinition<FeedOptions> => ({
+  name: 'feed',
+  options: feedOptions,
+  async create(options, { metrics, log }) {
+    if (recorder === null) {
+      throw new Error('it needs what records tokens: --tokenizer-path with --plugin radix-tree or --capture-chat');
+    }
+    const { thread, sessionHeaders } = recorder;
+    await recorder.restarts.prepare(() => thread.ask('feedBegin', options));
+    recorder.keepsRewards = true;
+    const gate = new FeedGate({ thread, options, sessionHeaders, inFlight });
+    let stats: FeedStats = await thread.ask('feedStats', null);
+    let isTicking = false;
+    const tick = async (): Promise<void> => {
+      if (isTicking || recorder.restarts.isAway) return;
+      isTicking = true;
+      try {
+        const { cancelled, stats: now } = await thread.ask('feedTick', null);
+        stats = now;
+        gate.stop(cancelled);
+        gate.roomFor(stats);
+      } catch (error) {
+        log.debug({ error: (error as Error).message }, 'the feed was not looked at: it is tried again');
+      } finally {
+        isTicking = false;
+      }
+    };
+    const timer = setInterval(() => void tick(), TICK_MS).unref();
+    const { open, ready, leased } = stats;
+    log.info({ feed: options.name, open, ready, leased }, 'groups of the feed');
+    addFeedMetrics(metrics, () => ({ stats, held: gate.held }));
+    return {
+      appliesTo: (x: Exchange) => gate.appliesTo(x),
+      admit: (x: Exchange) => gate.admit(x),
+      routes: ({ forClients }) => addFeedRoutes(forClients, thread),
+      timeoutMs: MAX_HOLD_MS,
+      close: () => {
+        clearInterval(timer);
+        gate.close();
+        thread.tell('feedStop', null);
+      },
+    };
+  },
+});

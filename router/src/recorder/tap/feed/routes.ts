@@ -1,0 +1,163 @@
+import type { Context, Hono } from 'hono';
+import * as z from 'zod';
+import { boundedKey } from '../../../classify/routing-keys.ts';
+import { checkInput, checkJson } from '../../../config/check-input.ts';
+import type { Exchange } from '../../../exchange.ts';
+import { type ErrorCode, errorTable } from '../../../kit/errors.ts';
+import type { FeedTake } from '../../thread/feed/feed-calls.ts';
+import type { RecorderThread } from '../recorder-thread.ts';
+
+const MAX_LEASE_SECS = 604_800;
+const tenant = z.string().optional();
+const leaseSecs = z.coerce.number().min(1).max(MAX_LEASE_SECS).optional();
+
+const types = { ndjson: 'application/x-ndjson', arrow: 'application/vnd.apache.arrow.stream' } as const;
+
+const taking = z.strictObject({
+  max_groups: z.coerce.number().int().min(1).max(1_000).default(8),
+  wait_secs: z.coerce.number().min(0).max(600).default(30),
+  lease_secs: leaseSecs,
+  cursor: z.coerce.number().int().min(0).default(0),
+  consumer: z.string().max(256).default(''),
+  format: z.enum(['ndjson', 'arrow']).default('ndjson'),
+  tenant,
+});
+const claims = z.strictObject({
+  leases: z.array(z.string().max(64)).min(1).max(10_000),
+  lease_secs: z.number().min(1).max(MAX_LEASE_SECS).optional(),
+});
+const listing = z.strictObject({
+  limit: z.coerce.number().int().min(1).max(10_000).default(100),
+  after: z.coerce.number().int().min(0).default(0),
+  tenant,
+});
+const justTenant = z.strictObject({ tenant });
+const declared = z.strictObject({
+  group: z.string().min(1).transform(boundedKey),
+  size: z.number().int().min(1).max(65_536),
+  sessions: z.array(z.string().min(1).transform(boundedKey)).max(65_536).default([]),
+});
+
+type Env = { Bindings: { exchange: Exchange } };
+
+/** Numbers the consumers' requests of this process. */
+let lastTake = 0;
+
+/**
+ * `/feed` and `/groups`, and rewards of sessions. Where clients have keys each gets its own groups; an admin key is for all of them, and
+ * `?tenant=` for those of one.
+ */
+export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
+  const routes = app as unknown as Hono<Env>;
+  const tenantFor = (c: Context<Env>, asked: string | undefined): string | undefined => {
+    const { exchange } = c.env;
+    return exchange.seesAllTenants ? asked : exchange.tenant;
+  };
+  /** A client's own; of a client that sees all: the one that it names, or that of requests without a key. */
+  const ownTenant = (c: Context<Env>, asked: string | undefined): string => tenantFor(c, asked) ?? '';
+
+  routes.get('/feed', (c) => {
+    const asked = checkInput(taking, c.req.query());
+    if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
+    const { max_groups: max, wait_secs: waitSecs, lease_secs: secs = null, cursor, consumer, format } = asked.data;
+    const who = { tenant: tenantFor(c, asked.data.tenant), consumer };
+    const take = { ...who, id: ++lastTake, max, cursor, leaseSecs: secs, waitMs: 1_000 * waitSecs, format };
+    return c.body(groupStream(thread, take), 200, { 'content-type': types[format], 'transfer-encoding': 'chunked' });
+  });
+
+  for (const act of ['ack', 'nack', 'renew'] as const) {
+    routes.post(`/feed/${act}`, async (c) => {
+      const asked = checkJson(claims, await c.req.text());
+      if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
+      const { leases, lease_secs: secs = null } = asked.data;
+      const results = await thread.ask('feedClaims', {
+        leases,
+        tenant: tenantFor(c, c.req.query('tenant')),
+        act,
+        leaseSecs: secs,
+      });
+      const lost = leases.filter((_, i) => results[i] !== 'acked');
+      const status = lost.length === 0 ? 200 : 409;
+      const said = { [`${act}ed`]: leases.length - lost.length, lost };
+      if (status === 200) return c.json(said);
+      const error = `${lost.length} leases have expired, or are not known: another consumer may have their groups.`;
+      return c.json({ ...said, error, code: 'lease_lost' }, status, { 'x-turnout-error': 'lease_lost' });
+    });
+  }
+
+  routes.get('/feed/stats', async (c) => c.json(await thread.ask('feedStats', null)));
+
+  routes.get('/groups', async (c) => {
+    const asked = checkInput(listing, c.req.query());
+    if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
+    const { limit, after, tenant: whose } = asked.data;
+    const question = { tenant: tenantFor(c, whose), name: null, limit, after };
+    return sendJson(c, await thread.ask('feedGroups', question));
+  });
+
+  routes.post('/groups', async (c) => {
+    const asked = checkJson(declared, await c.req.text());
+    if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
+    const { group: name, size, sessions } = asked.data;
+    const problem = await thread.ask('feedDeclare', {
+      name,
+      size,
+      sessions,
+      tenant: ownTenant(c, c.req.query('tenant')),
+    });
+    return problem === '' ? c.json({ group: name, size, sessions }) : refuse(c, 'bad_request', problem);
+  });
+
+  routes.get('/groups/:name{.+}', async (c) => {
+    const asked = checkInput(justTenant, c.req.query());
+    if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
+    const name = boundedKey(c.req.param('name'));
+    const question = { tenant: tenantFor(c, asked.data.tenant), name, limit: 0, after: 0 };
+    const bytes = await thread.ask('feedGroups', question);
+    return sendJson(c, bytes);
+  });
+
+  routes.post('/groups/:name{.+}/close', async (c) => {
+    const name = boundedKey(c.req.param('name'));
+    const isThere = await thread.ask('feedClose', { name, tenant: tenantFor(c, c.req.query('tenant')) });
+    return isThere ? c.json({ group: name }) : refuse(c, 'bad_request', `No open group has the name '${name}'.`);
+  });
+
+  routes.post('/trajectories/:session{.+}/reward', async (c) => {
+    const session = boundedKey(c.req.param('session'));
+    const body = new Uint8Array(await c.req.arrayBuffer());
+    const { code, message } = await thread.ask('feedReward', {
+      session,
+      tenant: tenantFor(c, c.req.query('tenant')),
+      body,
+    });
+    return code === null ? c.json({ session }) : refuse(c, code, message);
+  });
+}
+
+const sendJson = (c: Context, bytes: Uint8Array): Response =>
+  c.body(Buffer.from(bytes), 200, { 'content-type': 'application/json' });
+
+const refuse = (c: Context, code: ErrorCode, message: string): Response =>
+  c.json({ error: message, code }, errorTable[code].status as 400, { 'x-turnout-error': code });
+
+/** Groups as soon as there are some. A consumer that disconnects gives those back that were not sent. */
+function groupStream(thread: RecorderThread, take: FeedTake): ReadableStream<Uint8Array> {
+  let stream: number | null = null;
+  let isBegun = false;
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        if (!isBegun) {
+          isBegun = true;
+          stream = await thread.ask('feedTake', take);
+        }
+        const bytes = stream === null ? null : await thread.ask('feedNext', stream);
+        if (bytes === null) controller.close();
+        else controller.enqueue(bytes);
+      },
+      cancel: () => thread.tell('feedLeave', { take: take.id, stream }),
+    },
+    { highWaterMark: 0 },
+  );
+}

@@ -1,0 +1,270 @@
+import type { DropReason, FeedOptions } from '../../shared/feed.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
+import type { RecordChange, RecordTables } from '../store/records.ts';
+import type { Group, Member } from './group.ts';
+import type { Rewards } from './rewards.ts';
+import { VersionOrder } from './version-order.ts';
+
+/** How long sessions that a group did not wait for are known by the group's name: later ones begin a new group. */
+const LATECOMERS_MS = 600_000;
+/** How long acks and sessions of earlier groups are known. */
+const PAST_MS = 7 * 86_400_000;
+
+/** Counts since the feed began, over restarts. Groups and members that came are those that are pending, acked or dropped. */
+interface Counts {
+  groups: number;
+  members: number;
+  acked: number;
+  ackedMembers: number;
+  deliveries: number;
+  expiredLeases: number;
+  refused: number;
+  /** Groups that were taken with the newest version, and that version. */
+  taken: number;
+  takenVersion: string | null;
+  readonly droppedGroups: Partial<Record<DropReason, number>>;
+  readonly droppedMembers: Partial<Record<DropReason, number>>;
+}
+
+/** Sessions of a group that is not waiting any longer: so many may still come. */
+interface Latecomers {
+  left: number;
+  readonly isCancelled: boolean;
+  readonly untilMs: number;
+}
+
+/** What became of a session whose group is over. */
+export type Past = 'delivered' | 'dropped' | 'cancelled';
+
+/** The groups of the feed in memory, and their records, which the next process reads. */
+export class Book {
+  /** By id, in the order of their beginnings. */
+  readonly groups = new Map<number, Group>();
+  readonly versions = new VersionOrder();
+  counts: Counts = newCounts();
+  readonly #records: RecordTables;
+  readonly #name: string;
+  /** The newest group of each name, by tenant. */
+  readonly #newest = new Map<string, Group>();
+  readonly #bySession = new Map<string, Group[]>();
+  readonly #late = new Map<string, Latecomers>();
+  #lastId = 0;
+  #changes = new Map<string, RecordChange>();
+
+  constructor(records: RecordTables, { name }: Pick<FeedOptions, 'name'>) {
+    this.#records = records;
+    this.#name = name;
+  }
+
+  async load(nowMs: number): Promise<void> {
+    for (const table of ['past', 'acks']) await this.#records.prune(this.#table(table), nowMs - PAST_MS);
+    const groups = (await this.#records.all(this.#table('groups'))).map(([, json]) => JSON.parse(json) as Group);
+    for (const group of groups.toSorted((a, b) => a.id - b.id)) {
+      this.#index(group);
+      this.#lastId = Math.max(this.#lastId, group.id, group.position);
+    }
+    const versions = (await this.#records.all(this.#table('versions'))).map(
+      ([name, at]) => [Number(at), name] as const,
+    );
+    for (const [, name] of versions.toSorted(([a], [b]) => a - b)) this.versions.add(name);
+    const counts = await this.#records.get(this.#table('state'), 'counts');
+    if (counts !== null) this.counts = { ...newCounts(), ...(JSON.parse(counts) as Counts) };
+    for (const [key, json] of await this.#records.all(this.#table('late'))) {
+      const late = JSON.parse(json) as Latecomers;
+      if (late.untilMs > nowMs) this.#late.set(key, late);
+      else this.#change('late', key, null);
+    }
+  }
+
+  /** Larger than all numbers before, also those of earlier processes whose groups are gone. */
+  nextId(nowMs: number): number {
+    return (this.#lastId = Math.max(this.#lastId + 1, nowMs * 1_000));
+  }
+
+  begin(tenant: string, name: string, size: number, nowMs: number): Group {
+    const group: Group = {
+      id: this.nextId(nowMs),
+      tenant,
+      name,
+      size,
+      beganMs: nowMs,
+      members: [],
+      state: 'open',
+      because: null,
+      position: 0,
+      readyMs: 0,
+      deliveries: 0,
+      lease: null,
+    };
+    this.#index(group);
+    this.counts.groups++;
+    this.save(group);
+    return group;
+  }
+
+  join(group: Group, session: string, nowMs: number): Member {
+    const member: Member = {
+      session,
+      startedAtMs: nowMs,
+      state: 'open',
+      reward: null,
+      isRewarded: false,
+      dropped: null,
+      versions: [],
+    };
+    group.members.push(member);
+    this.#indexMember(group, session);
+    this.counts.members++;
+    this.save(group);
+    return member;
+  }
+
+  newestNamed(tenant: string, name: string): Group | null {
+    return this.#newest.get(tenantKey(tenant, name)) ?? null;
+  }
+
+  /** The groups that the session is in: one for each tenant that has it. */
+  groupsOf(session: string, tenant: string | undefined): readonly Group[] {
+    const groups = this.#bySession.get(session) ?? [];
+    return tenant === undefined ? groups : groups.filter((group) => group.tenant === tenant);
+  }
+
+  /** A group that is not waiting any longer takes its place among the sessions that may still come. @returns whether it did; null: there is none */
+  latecomer(tenant: string, name: string, nowMs: number): Latecomers | null {
+    const key = tenantKey(tenant, name);
+    const late = this.#late.get(key);
+    if (late === undefined) return null;
+    if (late.untilMs <= nowMs) {
+      this.#setLate(key, null);
+      return null;
+    }
+    late.left--;
+    this.#setLate(key, late.left > 0 ? late : null);
+    return late;
+  }
+
+  /** The group does not wait for those of its sessions that have not begun. */
+  closed(group: Group, isCancelled: boolean, nowMs: number): void {
+    const left = group.size - group.members.length;
+    if (left > 0)
+      this.#setLate(tenantKey(group.tenant, group.name), { left, isCancelled, untilMs: nowMs + LATECOMERS_MS });
+  }
+
+  /** Removes a group that is acked or dropped. @param reason null: it was delivered */
+  remove(group: Group, reason: DropReason | null): void {
+    const { counts } = this;
+    this.groups.delete(group.id);
+    const key = tenantKey(group.tenant, group.name);
+    if (this.#newest.get(key) === group) this.#newest.delete(key);
+    this.#change('groups', String(group.id), null);
+    if (reason === null) counts.acked++;
+    else counts.droppedGroups[reason] = (counts.droppedGroups[reason] ?? 0) + 1;
+    for (const { session, dropped, state } of group.members) {
+      const why = dropped ?? reason;
+      if (why === null) counts.ackedMembers++;
+      else this.dropMember(why);
+      const left = (this.#bySession.get(session) ?? []).filter((other) => other !== group);
+      if (left.length > 0) this.#bySession.set(session, left);
+      else this.#bySession.delete(session);
+      const past: Past = state === 'cancelled' ? 'cancelled' : why === null ? 'delivered' : 'dropped';
+      const member = tenantKey(group.tenant, session);
+      this.#change('past', member, past);
+      this.#change('rewards', member, null);
+    }
+    this.counted();
+  }
+
+  dropMember(why: DropReason): void {
+    this.counts.droppedMembers[why] = (this.counts.droppedMembers[why] ?? 0) + 1;
+    this.counted();
+  }
+
+  /** @returns null: the session is in no group that is over */
+  async pastOf(session: string, tenant: string): Promise<Past | null> {
+    return (await this.#records.get(this.#table('past'), tenantKey(tenant, session))) as Past | null;
+  }
+
+  addVersion(name: string, nowMs: number): void {
+    if (this.versions.add(name)) this.#change('versions', name, String(this.nextId(nowMs)));
+  }
+
+  async rewardsOf(session: string, tenant: string): Promise<Rewards | null> {
+    const json = await this.#records.get(this.#table('rewards'), tenantKey(tenant, session));
+    return json === null ? null : (JSON.parse(json) as Rewards);
+  }
+
+  setRewards(session: string, tenant: string, rewards: Rewards): void {
+    this.#change('rewards', tenantKey(tenant, session), JSON.stringify(rewards));
+  }
+
+  acked(lease: string): void {
+    this.#change('acks', lease, '');
+  }
+
+  async wasAcked(lease: string): Promise<boolean> {
+    return (await this.#records.get(this.#table('acks'), lease)) !== null;
+  }
+
+  /** The group has changed. */
+  save(group: Group): void {
+    this.#change('groups', String(group.id), JSON.stringify(group));
+    this.counted();
+  }
+
+  counted(): void {
+    this.#change('state', 'counts', JSON.stringify(this.counts));
+  }
+
+  /** Writes what has changed. Changes that a store does not take are written with the next ones. */
+  async flush(nowMs: number): Promise<void> {
+    if (this.#changes.size === 0) return;
+    const changes = this.#changes;
+    this.#changes = new Map();
+    try {
+      await this.#records.write([...changes.values()], nowMs);
+    } catch (error) {
+      this.#changes = new Map([...changes, ...this.#changes]);
+      throw error;
+    }
+  }
+
+  #setLate(key: string, late: Latecomers | null): void {
+    if (late === null) this.#late.delete(key);
+    else this.#late.set(key, late);
+    this.#change('late', key, late === null ? null : JSON.stringify(late));
+  }
+
+  #index(group: Group): void {
+    this.groups.set(group.id, group);
+    this.#newest.set(tenantKey(group.tenant, group.name), group);
+    for (const { session } of group.members) this.#indexMember(group, session);
+  }
+
+  #indexMember(group: Group, session: string): void {
+    const groups = this.#bySession.get(session);
+    if (groups === undefined) this.#bySession.set(session, [group]);
+    else groups.push(group);
+  }
+
+  #table(table: string): string {
+    return `feed/${this.#name}/${table}`;
+  }
+
+  #change(table: string, key: string, value: string | null): void {
+    this.#changes.set(`${table}\n${key}`, { table: this.#table(table), key, value });
+  }
+}
+
+const newCounts = (): Counts => ({
+  groups: 0,
+  members: 0,
+  acked: 0,
+  ackedMembers: 0,
+  deliveries: 0,
+  expiredLeases: 0,
+  refused: 0,
+  taken: 0,
+  takenVersion: null,
+  droppedGroups: {},
+  droppedMembers: {},
+});

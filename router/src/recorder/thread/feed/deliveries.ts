@@ -1,0 +1,227 @@
+import type { FeedOptions } from '../../shared/feed.ts';
+import type { Book } from './book.ts';
+import type { Group } from './group.ts';
+import { deliveredOf } from './group.ts';
+import { groupProblem } from './judge.ts';
+import type { DeliveredGroup } from './rows.ts';
+
+/** A consumer's request for groups. */
+export interface Take {
+  /** Identifies the request among those of this process. */
+  readonly id: number;
+  /** undefined: groups of all tenants. */
+  readonly tenant: string | undefined;
+  /** At most so many groups. */
+  readonly max: number;
+  /** Only groups with a larger position. */
+  readonly cursor: number;
+  readonly consumer: string;
+  /** null: as the plugin's option says. */
+  readonly leaseSecs: number | null;
+  readonly waitMs: number;
+}
+
+/** `acked`: now, or by an earlier ack with this id; `expired`: another consumer may have the group. */
+export type AckResult = 'acked' | 'expired' | 'unknown';
+
+interface Waiter {
+  readonly take: Take;
+  readonly found: (groups: readonly Group[]) => void;
+  readonly timer: NodeJS.Timeout;
+}
+
+const CLAIM = /^(\d+)-(\d+)$/;
+
+/** Groups that are ready: who gets them, for how long, and what follows. */
+export class Deliveries {
+  readonly #book: Book;
+  readonly #options: FeedOptions;
+  readonly #rows: (group: Group) => Promise<DeliveredGroup>;
+  /** In the order in which they came. */
+  readonly #waiters = new Map<number, Waiter>();
+
+  constructor(book: Book, options: FeedOptions, rows: (group: Group) => Promise<DeliveredGroup>) {
+    this.#book = book;
+    this.#options = options;
+    this.#rows = rows;
+  }
+
+  get waiting(): number {
+    return this.#waiters.size;
+  }
+
+  /** The group may be delivered from now on. */
+  ready(group: Group, nowMs: number): void {
+    group.state = 'ready';
+    group.position = this.#book.nextId(nowMs);
+    group.readyMs = nowMs;
+    this.#book.save(group);
+  }
+
+  /** Leases groups to a consumer, or waits until there is one. @returns empty: there was none in that time */
+  async take(take: Take, nowMs: number): Promise<readonly Group[]> {
+    const groups = this.#lease(take, nowMs);
+    if (groups.length === 0 && take.waitMs > 0) return this.#wait(take);
+    await this.#book.flush(nowMs);
+    return groups;
+  }
+
+  /** The consumer has left: it waits no more. */
+  leave(id: number): void {
+    this.#answer(id, []);
+  }
+
+  /** Gives what is ready to consumers that wait, in their order. */
+  wake(nowMs: number): void {
+    for (const { take } of this.#waiters.values()) {
+      const groups = this.#lease(take, nowMs);
+      if (groups.length > 0) this.#answer(take.id, groups);
+    }
+  }
+
+  /** The rows of leased groups, one after the other. A group that can't be delivered any more is dropped. */
+  async *deliver(groups: readonly Group[]): AsyncGenerator<DeliveredGroup> {
+    let sent = 0;
+    try {
+      for (const group of groups) {
+        const { lease } = group;
+        const made = await this.#rows(group);
+        // Reading took longer than the lease, or a member has no rows any more.
+        const isOurs = group.state === 'leased' && group.lease === lease;
+        if (isOurs && made.rows.length > 0 && !this.#isDropped(group)) yield made;
+        sent++;
+      }
+    } finally {
+      // The consumer has left in between: it has not got these.
+      for (const group of groups.slice(sent)) this.#release(group);
+      await this.#book.flush(Date.now());
+      this.wake(Date.now());
+    }
+  }
+
+  async ack(claim: string, tenant: string | undefined, nowMs: number): Promise<AckResult> {
+    const group = this.#claimed(claim, tenant);
+    // A lease that has expired counts, as long as no other consumer got the group.
+    if (group !== null && group.deliveries === Number(CLAIM.exec(claim)![2])) {
+      this.#book.acked(claim);
+      this.#book.remove(group, null);
+      await this.#book.flush(nowMs);
+      return 'acked';
+    }
+    if (await this.#book.wasAcked(claim)) return 'acked';
+    return CLAIM.test(claim) ? 'expired' : 'unknown';
+  }
+
+  /** The consumer gives the group back: it is delivered again at once. */
+  async nack(claim: string, tenant: string | undefined, nowMs: number): Promise<AckResult> {
+    const group = this.#claimed(claim, tenant);
+    if (group === null || group.lease?.id !== claim) return CLAIM.test(claim) ? 'expired' : 'unknown';
+    this.#release(group);
+    await this.#book.flush(nowMs);
+    this.wake(nowMs);
+    return 'acked';
+  }
+
+  async renew(claim: string, tenant: string | undefined, leaseSecs: number | null, nowMs: number): Promise<AckResult> {
+    const group = this.#claimed(claim, tenant);
+    if (group === null || group.lease?.id !== claim) return CLAIM.test(claim) ? 'expired' : 'unknown';
+    group.lease = { ...group.lease, untilMs: nowMs + this.#leaseMs(leaseSecs) };
+    this.#book.save(group);
+    await this.#book.flush(nowMs);
+    return 'acked';
+  }
+
+  /** Leases that have passed: their groups are delivered again. */
+  expire(nowMs: number): void {
+    for (const group of this.#book.groups.values()) {
+      if (group.state !== 'leased' || group.lease!.untilMs > nowMs) continue;
+      this.#book.counts.expiredLeases++;
+      this.#release(group);
+    }
+  }
+
+  /** No consumer waits any more. */
+  close(): void {
+    for (const id of this.#waiters.keys()) this.leave(id);
+  }
+
+  #claimed(claim: string, tenant: string | undefined): Group | null {
+    const group = this.#book.groups.get(Number(CLAIM.exec(claim)?.[1] ?? NaN)) ?? null;
+    const isOther = group === null || (tenant !== undefined && group.tenant !== tenant);
+    return isOther || group.deliveries === 0 ? null : group;
+  }
+
+  #lease({ tenant, max, cursor, consumer, leaseSecs }: Take, nowMs: number): Group[] {
+    const { groups, counts, versions } = this.#book;
+    const ready = [...groups.values()]
+      .filter(({ state, position }) => state === 'ready' && position > cursor)
+      .filter((group) => tenant === undefined || group.tenant === tenant)
+      .toSorted((a, b) => a.position - b.position);
+    const leased: Group[] = [];
+    for (const group of ready) {
+      if (leased.length >= max) break;
+      this.#markStale(group);
+      if (this.#isDropped(group)) continue;
+      const first = group.deliveries++ === 0;
+      group.state = 'leased';
+      const id = `${group.id}-${group.deliveries}`;
+      group.lease = { id, untilMs: nowMs + this.#leaseMs(leaseSecs), consumer };
+      counts.deliveries++;
+      if (first) {
+        if (counts.takenVersion !== versions.newest) counts.taken = 0;
+        counts.takenVersion = versions.newest;
+        counts.taken++;
+      }
+      this.#book.save(group);
+      leased.push(group);
+    }
+    return leased;
+  }
+
+  #leaseMs(leaseSecs: number | null): number {
+    return 1_000 * (leaseSecs ?? this.#options.leaseSecs);
+  }
+
+  /** Members whose tokens have become too old since the group was ready. */
+  #markStale(group: Group): void {
+    const { maxLag } = this.#options;
+    if (maxLag === null) return;
+    const { versions } = this.#book;
+    for (const member of deliveredOf(group))
+      if (member.versions.some((name) => versions.lag(name) > maxLag)) member.dropped = 'stale';
+  }
+
+  #isDropped(group: Group): boolean {
+    const problem = groupProblem(group, this.#options);
+    if (problem !== null) this.#book.remove(group, problem);
+    return problem !== null;
+  }
+
+  #release(group: Group): void {
+    if (group.state !== 'leased') return;
+    group.state = 'ready';
+    group.lease = null;
+    this.#book.save(group);
+  }
+
+  #wait(take: Take): Promise<readonly Group[]> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => this.leave(take.id), take.waitMs);
+      const found = (groups: readonly Group[]): void =>
+        // The lease is on record before a byte of the group is sent.
+        void this.#book.flush(Date.now()).then(
+          () => resolve(groups),
+          () => resolve(groups),
+        );
+      this.#waiters.set(take.id, { take, found, timer });
+    });
+  }
+
+  #answer(id: number, groups: readonly Group[]): void {
+    const waiter = this.#waiters.get(id);
+    if (waiter === undefined) return;
+    this.#waiters.delete(id);
+    clearTimeout(waiter.timer);
+    waiter.found(groups);
+  }
+}

@@ -1,0 +1,130 @@
+import type { FeedEntry, FeedOptions, FeedStats, FeedVerdict, RewardChange } from '../../shared/feed.ts';
+import type { ChatName, SessionName } from '../../shared/turn.ts';
+import { ByteStreams } from '../export/byte-streams.ts';
+import type { TurnWriter } from '../store/writer.ts';
+import type { AckResult, Take } from './deliveries.ts';
+import type { SessionEnded } from '../store/store-calls.ts';
+import type { Feed } from './feed.ts';
+
+export type FeedFormat = 'ndjson' | 'arrow';
+
+export interface FeedTake extends Take {
+  readonly format: FeedFormat;
+}
+
+export interface FeedClaims {
+  readonly leases: readonly string[];
+  readonly tenant: string | undefined;
+  readonly act: 'ack' | 'nack' | 'renew';
+  /** Of `renew`; null: as the plugin's option says. */
+  readonly leaseSecs: number | null;
+}
+
+/** `code`: null where the reward was taken. */
+export interface RewardResult {
+  readonly code: 'bad_request' | 'session_not_found' | 'group_taken' | null;
+  readonly message: string;
+}
+
+export interface FeedGroups {
+  readonly tenant: string | undefined;
+  /** null: all groups. */
+  readonly name: string | null;
+  readonly limit: number;
+  readonly after: number;
+}
+
+interface FeedParts {
+  readonly writer: TurnWriter;
+  readonly dataDir: string | null;
+  readonly tokenizerPath: string | null;
+  readonly recorded: () => Promise<unknown>;
+}
+
+/** Calls of the recorder thread for the plugin `feed`. Its code is loaded by `feedBegin`; before that sessions end without a feed. */
+export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedParts) {
+  let feed: Feed | null = null;
+  const streams = new ByteStreams();
+  const begun = (): Feed => {
+    if (feed === null) throw new Error('the feed has not begun');
+    return feed;
+  };
+  const calls = {
+    async feedBegin(options: FeedOptions): Promise<void> {
+      const { Feed: Feeds } = await import('./feed.ts');
+      const { ExpertsReader } = await import('../chat/experts-rows.ts');
+      const experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath ?? '');
+      const begun = await Feeds.begin({ options, writer, experts, recorded }, Date.now());
+      writer.onPut = (turn) => begun.turnPut(turn);
+      feed = begun;
+    },
+    feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admit(entry, Date.now()),
+    /** @returns what is wrong; '': nothing */
+    feedDeclare: (group: { tenant: string; name: string; size: number; sessions: readonly string[] }) =>
+      begun().declare(group, Date.now()),
+    feedClose: ({ name, tenant }: { name: string; tenant: string | undefined }): Promise<boolean> =>
+      begun().close(name, tenant, Date.now()),
+    async feedReward({ body, ...name }: SessionName & { body: Uint8Array }): Promise<RewardResult> {
+      await recorded();
+      const { readReward } = await import('./reward-body.ts');
+      const change = await readReward(body, name, writer.store);
+      if (typeof change === 'string') return { code: 'bad_request', message: change };
+      const { known, isTaken } = await begun().rewarded(name, change, Date.now());
+      const { session } = name;
+      if (isTaken || (known === 0 && (await begun().isPast(name))))
+        return {
+          code: 'group_taken',
+          message: `A consumer has the group of session '${session}': its rewards can't change any more.`,
+        };
+      if (known > 0) return { code: null, message: '' };
+      return { code: 'session_not_found', message: `No group has the session '${session}'.` };
+    },
+    feedGroups({ tenant, name, limit, after }: FeedGroups): Uint8Array {
+      const groups = name === null ? begun().groups(tenant, limit, after) : begun().groupsNamed(name, tenant);
+      return Buffer.from(JSON.stringify({ groups }));
+    },
+    feedStats: (): FeedStats => begun().stats,
+    /** @returns sessions to stop, and the state afterwards */
+    async feedTick(): Promise<{ cancelled: readonly ChatName[]; stats: FeedStats }> {
+      const cancelled = await begun().tick(Date.now());
+      return { cancelled, stats: begun().stats };
+    },
+    /** @returns the number of a stream for `feedNext`; null: no group came in time */
+    async feedTake({ format, ...take }: FeedTake): Promise<number | null> {
+      const { deliveries } = begun();
+      const groups = await deliveries.take(take, Date.now());
+      if (groups.length === 0) return null;
+      const encode = format === 'arrow' ? (await import('./arrow.ts')).toArrow : (await import('./ndjson.ts')).toNdjson;
+      return streams.begin(encode(deliveries.deliver(groups)));
+    },
+    feedNext: (stream: number): Promise<Uint8Array | null> => streams.next(stream),
+    /** The consumer has left. */
+    async feedLeave({ take, stream }: { take: number; stream: number | null }): Promise<void> {
+      feed?.deliveries.leave(take);
+      if (stream !== null) await streams.end(stream);
+    },
+    async feedClaims({ leases, tenant, act, leaseSecs }: FeedClaims): Promise<AckResult[]> {
+      const { deliveries } = begun();
+      const results: AckResult[] = [];
+      for (const lease of leases) {
+        const nowMs = Date.now();
+        results.push(
+          act === 'renew'
+            ? await deliveries.renew(lease, tenant, leaseSecs, nowMs)
+            : await deliveries[act](lease, tenant, nowMs),
+        );
+      }
+      return results;
+    },
+    /** Nothing is waited for any longer: the router stops. */
+    feedStop(): void {
+      feed?.deliveries.close();
+    },
+  };
+  return {
+    calls,
+    /** @returns null: there is no feed */
+    ended: (name: SessionName, change: RewardChange): Promise<SessionEnded> | null =>
+      feed?.ended(name, change, Date.now()) ?? null,
+  };
+}

@@ -1,0 +1,332 @@
+import {
+  type FeedEntry,
+  type FeedOptions,
+  type FeedStats,
+  type FeedVerdict,
+  type RewardChange,
+  pendingLimit,
+} from '../../shared/feed.ts';
+import type { ChatName, SessionName, Turn } from '../../shared/turn.ts';
+import type { SessionEnded } from '../store/store-calls.ts';
+import { turnsOf } from '../store/store.ts';
+import type { TurnWriter } from '../store/writer.ts';
+import { Book } from './book.ts';
+import { Deliveries } from './deliveries.ts';
+import { type Because, type Group, type Member, groupJson, isComplete, readiness } from './group.ts';
+import { factsOf, groupProblem, memberProblem } from './judge.ts';
+import { NO_REWARDS, type TurnRewards, isReward, rewardsAfter } from './rewards.ts';
+import { type RowParts, deliveredGroup } from './rows.ts';
+
+export interface FeedParts extends Omit<RowParts, 'store' | 'book'> {
+  readonly options: FeedOptions;
+  readonly writer: TurnWriter;
+  /** Resolves when the turns that ended before the call are in the store. */
+  readonly recorded: () => Promise<unknown>;
+}
+
+const CANCELLED = 'Its group does not wait for this session any longer: it had enough members, or its deadline passed.';
+
+/** Groups of sessions on their way to a trainer: from their first requests to the consumer's ack. */
+export class Feed {
+  readonly deliveries: Deliveries;
+  readonly #parts: FeedParts;
+  readonly #book: Book;
+  /** Complete groups whose members are to be looked at, or to be looked at again. */
+  readonly #unjudged = new Set<Group>();
+  readonly #judging = new Set<Group>();
+  /** Sessions that the event loop is to stop. */
+  #cancelled: ChatName[] = [];
+
+  private constructor(parts: FeedParts, book: Book) {
+    this.#parts = parts;
+    this.#book = book;
+    const rows = { ...parts, store: parts.writer.store, book };
+    this.deliveries = new Deliveries(book, parts.options, (group) => deliveredGroup(group, rows));
+  }
+
+  static async begin(parts: FeedParts, nowMs: number): Promise<Feed> {
+    const { writer, options } = parts;
+    const book = new Book(writer.store.records, options);
+    await book.load(nowMs);
+    const feed = new Feed(parts, book);
+    for (const group of book.groups.values()) {
+      if (group.state === 'judged') feed.#unjudged.add(group);
+      if (group.state === 'open') await feed.#readEnds(group, nowMs);
+    }
+    await book.flush(nowMs);
+    return feed;
+  }
+
+  /** What a request with these headers is to the feed. A group begins, or gets a member, by it. */
+  async admit(entry: FeedEntry, nowMs: number): Promise<FeedVerdict> {
+    const { tenant, session, group: name, size } = entry;
+    const [known] = session === '' ? [] : this.#book.groupsOf(session, tenant);
+    if (known !== undefined) {
+      const { state } = known.members.find((member) => member.session === session)!;
+      return state === 'cancelled' ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isMember: true };
+    }
+    const past = session === '' ? null : await this.#book.pastOf(session, tenant);
+    if (past === 'cancelled') return { kind: 'cancelled', message: CANCELLED };
+    if (past !== null || name === '') return { kind: 'admitted', isMember: false };
+    const found = this.#groupFor(tenant, name, size, nowMs);
+    if (!('id' in found)) return found;
+    if (session !== '') this.#book.join(found, session, nowMs);
+    await this.#book.flush(nowMs);
+    return { kind: 'admitted', isMember: true };
+  }
+
+  /** @returns a group that takes another session, or why there is none */
+  #groupFor(tenant: string, name: string, size: number | null, nowMs: number): Group | FeedVerdict {
+    const group = this.#book.newestNamed(tenant, name);
+    if (group?.state === 'open' && group.members.length < group.size) {
+      if (size === null || size === group.size) return group;
+      const message = `x-turnout-group-size is ${size}, and the group '${name}' began with ${group.size}.`;
+      return { kind: 'invalid', message };
+    }
+    const late = this.#book.latecomer(tenant, name, nowMs);
+    if (late !== null) {
+      this.#book.counts.members++;
+      this.#book.dropMember(late.isCancelled ? 'cancelled' : 'late');
+      return late.isCancelled ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isMember: false };
+    }
+    const { options } = this.#parts;
+    const wanted = size ?? options.groupSize;
+    if (wanted === null) {
+      const message =
+        'The group has no size: send x-turnout-group-size with its requests, or set groupSize of the plugin feed.';
+      return { kind: 'invalid', message };
+    }
+    if (this.isFull) {
+      this.#book.counts.refused++;
+      const message = `${this.#book.groups.size} groups are pending, and ${pendingLimit(options)} may be: the trainer has to take groups before another one begins.`;
+      return { kind: 'full', message };
+    }
+    return this.#book.begin(tenant, name, wanted, nowMs);
+  }
+
+  get isFull(): boolean {
+    return this.#book.groups.size >= pendingLimit(this.#parts.options);
+  }
+
+  /** Begins a group with named sessions, whose requests then need no header. @returns what is wrong; '': nothing */
+  async declare(
+    { tenant, name, size, sessions }: { tenant: string; name: string; size: number; sessions: readonly string[] },
+    nowMs: number,
+  ): Promise<string> {
+    const open = this.#book.newestNamed(tenant, name);
+    if (open?.state === 'open' && open.members.length < open.size)
+      return `The group '${name}' waits for ${open.size - open.members.length} sessions already.`;
+    if (sessions.length > size) return `The group has ${sessions.length} sessions and the size ${size}.`;
+    const taken = sessions.find((session) => this.#book.groupsOf(session, tenant).length > 0);
+    if (taken !== undefined) return `The session '${taken}' is in a group already.`;
+    if (this.isFull) return `${this.#book.groups.size} groups are pending: the trainer has to take groups first.`;
+    const group = this.#book.begin(tenant, name, size, nowMs);
+    for (const session of sessions) this.#book.join(group, session, nowMs);
+    await this.#book.flush(nowMs);
+    return '';
+  }
+
+  /** A turn is on its way to the store. A session whose key is in the body joins its group by it. */
+  turnPut({ session, tenant, group: name, versions }: Turn): void {
+    const nowMs = Date.now();
+    for (const { version } of versions) if (version !== null) this.#book.addVersion(version, nowMs);
+    if (name === '' || this.#book.groupsOf(session, tenant).length > 0) return;
+    const group = this.#book.newestNamed(tenant, name);
+    if (group?.state === 'open' && group.members.length < group.size) this.#book.join(group, session, nowMs);
+  }
+
+  /** A session is over, by its client's word. */
+  async ended(name: SessionName, change: RewardChange, nowMs: number): Promise<SessionEnded> {
+    const groups = this.#book.groupsOf(name.session, name.tenant);
+    for (const group of groups) {
+      const member = memberOf(group, name.session);
+      if (member.state !== 'open') continue;
+      member.state = 'finished';
+      this.#book.save(group);
+    }
+    return this.rewarded(name, { ...change, id: '' }, nowMs);
+  }
+
+  /** Gives a session rewards, until a consumer has its group. */
+  async rewarded({ session, tenant }: SessionName, change: TurnRewards, nowMs: number): Promise<SessionEnded> {
+    const groups = this.#book.groupsOf(session, tenant);
+    let isTaken = false;
+    for (const group of groups) {
+      const before = (await this.#book.rewardsOf(session, group.tenant)) ?? NO_REWARDS;
+      const after = rewardsAfter(before, change);
+      if (after === before) continue;
+      if (group.state === 'leased') {
+        isTaken = true;
+        continue;
+      }
+      const member = memberOf(group, session);
+      member.reward = after.reward;
+      member.isRewarded = isReward(after);
+      this.#book.setRewards(session, group.tenant, after);
+      this.#book.save(group);
+    }
+    await this.#look(groups, nowMs);
+    return { known: groups.length, isTaken };
+  }
+
+  /** Whether a group that is over had the session: its rewards can't change any more. */
+  async isPast({ session, tenant = '' }: SessionName): Promise<boolean> {
+    return (await this.#book.pastOf(session, tenant)) !== null;
+  }
+
+  /** Ends the wait for a group: what is complete is delivered, if it is enough. @returns whether there is such a group */
+  async close(name: string, tenant: string | undefined, nowMs: number): Promise<boolean> {
+    const open = this.#named(name, tenant).filter(({ state }) => state === 'open');
+    for (const group of open) this.#settle(group, 'closed', nowMs);
+    await this.#judgeAll(nowMs);
+    return open.length > 0;
+  }
+
+  groups(tenant: string | undefined, limit: number, after: number) {
+    const wanted = [...this.#book.groups.values()].filter(
+      (group) => (tenant === undefined || group.tenant === tenant) && group.id > after,
+    );
+    return wanted.slice(0, limit).map((group) => groupJson(group, this.#parts.options));
+  }
+
+  groupsNamed(name: string, tenant: string | undefined) {
+    return this.#named(name, tenant).map((group) => groupJson(group, this.#parts.options));
+  }
+
+  /** Deadlines and leases that have passed. @returns sessions to stop */
+  async tick(nowMs: number): Promise<readonly ChatName[]> {
+    this.deliveries.expire(nowMs);
+    await this.#look([...this.#book.groups.values()], nowMs);
+    const cancelled = this.#cancelled;
+    this.#cancelled = [];
+    return cancelled;
+  }
+
+  get stats(): FeedStats {
+    const { counts, groups, versions } = this.#book;
+    const { options } = this.#parts;
+    const states = { open: 0, judged: 0, ready: 0, leased: 0 };
+    let pendingMembers = 0;
+    for (const group of groups.values()) {
+      states[group.state]++;
+      pendingMembers += group.members.length;
+    }
+    const version = versions.newest;
+    const takenThisStep = counts.takenVersion === version ? counts.taken : 0;
+    const limit = pendingLimit(options);
+    return {
+      groups: counts.groups,
+      members: counts.members,
+      open: states.open + states.judged,
+      ready: states.ready,
+      leased: states.leased,
+      acked: counts.acked,
+      ackedMembers: counts.ackedMembers,
+      pendingMembers,
+      droppedGroups: counts.droppedGroups,
+      droppedMembers: counts.droppedMembers,
+      deliveries: counts.deliveries,
+      expiredLeases: counts.expiredLeases,
+      refused: counts.refused,
+      waitingConsumers: this.deliveries.waiting,
+      maxPending: limit === Infinity ? null : limit,
+      version,
+      takenThisStep,
+      wanted: options.stepGroups === null ? null : Math.max(0, options.stepGroups - takenThisStep),
+    };
+  }
+
+  #named(name: string, tenant: string | undefined): Group[] {
+    return [...this.#book.groups.values()].filter(
+      (group) => group.name === name && (tenant === undefined || group.tenant === tenant),
+    );
+  }
+
+  /** After a restart: sessions whose end is stored, and was not yet known to the feed. */
+  async #readEnds(group: Group, nowMs: number): Promise<void> {
+    const { store } = this.#parts.writer;
+    for (const member of group.members.filter(({ state }) => state === 'open')) {
+      const [head] = await store.sessions({ session: member.session, tenant: group.tenant, limit: 1 });
+      if (head === undefined || head.outcome === null) continue;
+      member.state = 'finished';
+      const { reward } = head.outcome;
+      if (reward !== null && !member.isRewarded) {
+        member.reward = reward;
+        member.isRewarded = true;
+        this.#book.setRewards(member.session, group.tenant, { ...NO_REWARDS, reward });
+      }
+      this.#book.save(group);
+    }
+    const because = readiness(group, this.#parts.options, nowMs);
+    if (because !== null) this.#settle(group, because, nowMs);
+  }
+
+  async #look(groups: readonly Group[], nowMs: number): Promise<void> {
+    for (const group of groups) {
+      const because = group.state === 'open' ? readiness(group, this.#parts.options, nowMs) : null;
+      if (because !== null) this.#settle(group, because, nowMs);
+    }
+    await this.#judgeAll(nowMs);
+  }
+
+  /** The group waits for no further member. */
+  #settle(group: Group, because: Because, nowMs: number): void {
+    const { options } = this.#parts;
+    group.state = 'judged';
+    group.because = because;
+    const complete = group.members.filter((member) => isComplete(member, options));
+    const delivered = new Set(complete.slice(0, because === 'first' ? options.first! : undefined));
+    const cancels = options.rest === 'cancel';
+    for (const member of group.members) {
+      if (delivered.has(member)) continue;
+      member.dropped = cancels && member.state === 'open' ? 'cancelled' : 'late';
+      if (member.dropped === 'cancelled') this.#cancel(member, group.tenant, nowMs);
+    }
+    this.#book.closed(group, cancels, nowMs);
+    this.#book.save(group);
+    this.#unjudged.add(group);
+  }
+
+  #cancel(member: Member, tenant: string, nowMs: number): void {
+    const { session } = member;
+    member.state = 'cancelled';
+    this.#cancelled.push({ session, tenant });
+    // Its turns, if it has any, are marked; a store that is away can't mark them, and the feed's own record counts.
+    void Promise.resolve(this.#parts.writer.store.finish({ session, tenant }, { labels: ['cancelled'] }, nowMs)).catch(
+      () => {},
+    );
+  }
+
+  async #judgeAll(nowMs: number): Promise<void> {
+    const groups = [...this.#unjudged].filter((group) => !this.#judging.has(group));
+    try {
+      for (const group of groups) {
+        this.#judging.add(group);
+        await this.#judge(group, nowMs).finally(() => this.#judging.delete(group));
+      }
+    } finally {
+      await this.#book.flush(nowMs);
+    }
+    this.deliveries.wake(nowMs);
+  }
+
+  /** Looks at what is recorded of a complete group. Engines may still be asked for versions: then it is looked at again later. */
+  async #judge(group: Group, nowMs: number): Promise<void> {
+    const { writer, options, recorded } = this.#parts;
+    await recorded();
+    for (const member of group.members) {
+      if (member.dropped !== null) continue;
+      const turns = await turnsOf(writer.store, member.session, group.tenant);
+      if (turns.some(({ id }) => writer.awaitsVersion(id))) return;
+      const facts = factsOf(turns);
+      member.versions = facts?.versions ?? [];
+      member.dropped = memberProblem(facts, options);
+    }
+    this.#unjudged.delete(group);
+    const problem = groupProblem(group, options);
+    if (problem === null) this.deliveries.ready(group, nowMs);
+    else this.#book.remove(group, problem);
+  }
+}
+
+const memberOf = (group: Group, session: string): Member => group.members.find((member) => member.session === session)!;

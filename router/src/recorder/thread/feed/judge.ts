@@ -1,0 +1,56 @@
+import type { DropReason, FeedOptions, MemberFlag } from '../../shared/feed.ts';
+import type { TurnOutline } from '../store/store.ts';
+import { leavesOf } from '../export/trajectory.ts';
+import { type Group, deliveredOf, neededMembers } from './group.ts';
+
+/** What is recorded of a session. */
+export interface SessionFacts {
+  /** Of its longest trajectory. */
+  readonly tokens: number;
+  readonly flags: readonly MemberFlag[];
+  readonly versions: readonly string[];
+}
+
+const tests: Readonly<Record<MemberFlag, (turn: TurnOutline) => boolean>> = {
+  not_exact: ({ isExact }) => isExact === false,
+  unknown_logprobs: ({ unknownLogprobs }) => unknownLogprobs !== 0,
+  unknown_versions: ({ versions }) => versions.some(({ version }) => version === null),
+  ambiguous: ({ isAmbiguous }) => isAmbiguous === true,
+  drift: ({ drift }) => drift !== null,
+  resumed: ({ seams }) => (seams ?? []).length > 0,
+  truncated: ({ finishReason }) => finishReason === '' || finishReason === 'abort',
+};
+
+/** @param turns of the session, sorted by id @returns null: nothing is recorded of it */
+export function factsOf(turns: readonly TurnOutline[]): SessionFacts | null {
+  if (turns.length === 0) return null;
+  const leaves = leavesOf(turns);
+  // What a later turn continued is not truncated.
+  const isFlagged = (flag: MemberFlag): boolean => (flag === 'truncated' ? leaves : turns).some(tests[flag]);
+  const versions = turns.flatMap((turn) => turn.versions.flatMap(({ version }) => version ?? []));
+  return {
+    tokens: leaves.reduce((most, { keeps, tokens }) => Math.max(most, keeps + tokens), 0),
+    flags: (Object.keys(tests) as MemberFlag[]).filter(isFlagged),
+    versions: [...new Set(versions)],
+  };
+}
+
+/** Why a member is not delivered; null: it is. */
+export function memberProblem(facts: SessionFacts | null, options: FeedOptions): DropReason | null {
+  if (facts === null) return 'incomplete';
+  if (facts.flags.some((flag) => options.dropFlags.includes(flag))) return 'flagged';
+  return options.maxTokens !== null && facts.tokens > options.maxTokens ? 'length' : null;
+}
+
+/** Why a group whose members were judged is not delivered; null: it is. */
+export function groupProblem(group: Group, options: FeedOptions): DropReason | null {
+  const delivered = deliveredOf(group);
+  if (delivered.length < neededMembers(group, options)) {
+    const bad = group.members.find(({ dropped }) => dropped !== null && dropped !== 'late' && dropped !== 'cancelled');
+    return bad?.dropped ?? (group.because === 'closed' ? 'cancelled' : 'deadline');
+  }
+  const [first] = delivered;
+  const isConstant =
+    delivered.length > 1 && delivered.every(({ reward }) => reward !== null && reward === first!.reward);
+  return options.dropConstantReward && isConstant ? 'constant_reward' : null;
+}

@@ -1,0 +1,68 @@
+import * as z from 'zod';
+import { checkJson } from '../../../config/check-input.ts';
+import { type TrajectoryStore, turnsOf } from '../store/store.ts';
+import { type Trajectory } from '../export/trajectory.ts';
+import { noProgress, walk } from '../export/walk.ts';
+import type { SessionName } from '../../shared/turn.ts';
+import type { TurnRewards } from './rewards.ts';
+
+const numbers = z.array(z.number());
+
+/** The body of `POST /trajectories/{session}/reward`. */
+const body = z.strictObject({
+  id: z.string().max(256).default(''),
+  reward: z.number().nullable().optional(),
+  rewards: z.record(z.string().min(1).max(256), z.number()).optional(),
+  turn_rewards: z.union([numbers, z.record(z.string(), z.number())]).optional(),
+  token_rewards: z.union([numbers, z.record(z.string(), numbers)]).optional(),
+});
+
+/** Reads a reward, and finds the turns that it names by their order. @returns a text: what is wrong */
+export async function readReward(
+  bytes: Uint8Array,
+  name: SessionName,
+  store: TrajectoryStore,
+): Promise<TurnRewards | string> {
+  const { data, problem } = checkJson(body, Buffer.from(bytes).toString());
+  if (problem !== null) return problem;
+  const { id, reward, rewards, turn_rewards: ofTurns, token_rewards: ofTokens } = data;
+  if ((reward ?? rewards ?? ofTurns ?? ofTokens) === undefined)
+    return 'The body has no reward: give "reward", "rewards", "turn_rewards" or "token_rewards".';
+  const change = { id, ...(reward === undefined ? {} : { reward }), ...(rewards === undefined ? {} : { rewards }) };
+  if (ofTurns === undefined && ofTokens === undefined) return change;
+  const known = new Map((await turnsOf(store, name.session, name.tenant)).map((turn) => [turn.id, turn]));
+  const newest = Array.isArray(ofTurns) || Array.isArray(ofTokens) ? await newestOf(store, name) : null;
+  if (Array.isArray(ofTurns) && ofTurns.length !== newest?.turns.length)
+    return `"turn_rewards" has ${ofTurns.length} numbers, and the newest trajectory has ${newest?.turns.length ?? 0} turns.`;
+  const turns = Array.isArray(ofTurns)
+    ? Object.fromEntries(ofTurns.map((each, i) => [newest!.turns[i]!.id, each]))
+    : (ofTurns ?? {});
+  const tokens = Array.isArray(ofTokens) ? splitByTurn(ofTokens, newest) : (ofTokens ?? {});
+  if (typeof tokens === 'string') return tokens;
+  const missing = [...Object.keys(turns), ...Object.keys(tokens)].find((turn) => !known.has(turn));
+  if (missing !== undefined) return `The session has no turn '${missing}'.`;
+  return { ...change, turns, tokens };
+}
+
+/** The trajectory that ends with the newest turn; null: the session has none. */
+async function newestOf(store: TrajectoryStore, { session, tenant }: SessionName): Promise<Trajectory | null> {
+  let newest: Trajectory | null = null;
+  for await (const trajectory of walk(store, { session, tenant }, noProgress()))
+    if (newest === null || trajectory.id > newest.id) newest = trajectory;
+  return newest;
+}
+
+/** One number for each sampled token of a trajectory, by turn. */
+function splitByTurn(given: readonly number[], trajectory: Trajectory | null): Record<string, number[]> | string {
+  const split: Record<string, number[]> = {};
+  const { turns = [], ids } = trajectory ?? {};
+  let at = 0;
+  for (const [i, { id, keeps, mask }] of turns.entries()) {
+    const end = turns[i + 1]?.keeps ?? ids!.length;
+    const sampled = mask.subarray(0, end - keeps).reduce((count, bit) => count + bit, 0);
+    split[id] = given.slice(at, (at += sampled));
+  }
+  return at === given.length
+    ? split
+    : `"token_rewards" has ${given.length} numbers, and the newest trajectory has ${at} sampled tokens.`;
+}

@@ -1,0 +1,154 @@
+import type { TopTokens } from '../../../generation/delta.ts';
+import type { MemberFlag } from '../../shared/feed.ts';
+import { type ExpertsReader, type ExpertsRows } from '../chat/experts-rows.ts';
+import { topTokensOf } from '../export/top-tokens.ts';
+import type { Trajectory } from '../export/trajectory.ts';
+import { noProgress, walk } from '../export/walk.ts';
+import { type TrajectoryStore, outlineOf } from '../store/store.ts';
+import type { Book } from './book.ts';
+import { type Group, type Member, deliveredOf } from './group.ts';
+import { factsOf } from './judge.ts';
+import { NO_REWARDS, type Rewards } from './rewards.ts';
+
+/** A trajectory of a group. */
+export interface Row {
+  readonly session: string;
+  readonly trajectory: string;
+  readonly model: string;
+  readonly ids: Int32Array;
+  /** 1 where sampled. */
+  readonly mask: Uint8Array;
+  /** NaN: not known; 0 for tokens that were not sampled. */
+  readonly logprobs: Float64Array;
+  /** Of each token: an index of `versionNames`; -1: not sampled, or not known. */
+  readonly versions: Int32Array;
+  /** How many versions the oldest of its weights is behind the newest that is known. */
+  readonly lag: number;
+  readonly reward: number | null;
+  readonly rewards: Readonly<Record<string, number>>;
+  /** Of each turn; null: none. */
+  readonly turnRewards: readonly (number | null)[];
+  /** Of each token, NaN where it has none; null: no token has one. */
+  readonly tokenRewards: Float64Array | null;
+  /** The tokens that each turn adds, as positions. */
+  readonly turns: readonly RowTurn[];
+  readonly flags: readonly MemberFlag[];
+  readonly labels: readonly string[];
+  readonly experts: ExpertsRows | null;
+  readonly topTokens: readonly (TopTokens | null)[] | null;
+}
+
+export interface RowTurn {
+  readonly id: string;
+  readonly from: number;
+  readonly to: number;
+  readonly finishReason: string;
+  readonly worker: string;
+}
+
+/** A group as it is delivered: all of its rows in memory. */
+export interface DeliveredGroup {
+  readonly group: Group;
+  readonly lease: string;
+  /** The newest version that is known. */
+  readonly version: string | null;
+  readonly versionNames: readonly string[];
+  readonly rows: readonly Row[];
+}
+
+export interface RowParts {
+  readonly store: TrajectoryStore;
+  readonly book: Book;
+  /** null: no routed experts are kept. */
+  readonly experts: ExpertsReader | null;
+}
+
+/** Reads the rows of a group. A member that has none any more is marked as dropped. */
+export async function deliveredGroup(group: Group, parts: RowParts): Promise<DeliveredGroup> {
+  const { book, store } = parts;
+  const names = new Map<string, number>();
+  const rows: Row[] = [];
+  for (const member of deliveredOf(group)) {
+    const rewards = (await book.rewardsOf(member.session, group.tenant)) ?? NO_REWARDS;
+    const progress = noProgress();
+    const query = { session: member.session, tenant: group.tenant };
+    let found = 0;
+    for await (const trajectory of walk(store, query, progress)) {
+      rows.push(await rowOf(trajectory, rewards, names, parts));
+      found++;
+    }
+    if (found === 0 || Object.keys(progress.leftOut).length > 0) drop(member, rows, found);
+  }
+  const { newest: version } = book.versions;
+  return { group, lease: group.lease?.id ?? '', version, versionNames: [...names.keys()], rows };
+}
+
+/** A part of what was sampled is not there any more. */
+function drop(member: Member, rows: Row[], found: number): void {
+  member.dropped = 'incomplete';
+  rows.length -= found;
+}
+
+async function rowOf(
+  trajectory: Trajectory,
+  { reward, rewards, turns: turnRewards, tokens }: Rewards,
+  names: Map<string, number>,
+  { book, experts }: RowParts,
+): Promise<Row> {
+  const { ids, turns } = trajectory;
+  const versions = new Int32Array(ids.length).fill(-1);
+  let lag = 0;
+  for (const { version, from, to } of trajectory.versions) {
+    if (version === null) continue;
+    if (!names.has(version)) names.set(version, names.size);
+    versions.fill(names.get(version)!, from, to);
+    lag = Math.max(lag, book.versions.lag(version));
+  }
+  const bounds = boundsOf(trajectory);
+  return {
+    session: trajectory.session,
+    trajectory: trajectory.id,
+    model: trajectory.model,
+    ids,
+    mask: trajectory.mask,
+    logprobs: trajectory.logprobs,
+    versions,
+    lag,
+    reward,
+    rewards,
+    turnRewards: bounds.map(({ id }) => turnRewards[id] ?? null),
+    tokenRewards: tokenRewardsOf(trajectory, bounds, tokens),
+    turns: bounds,
+    flags: factsOf(turns.map(outlineOf))?.flags ?? [],
+    labels: trajectory.outcome?.labels ?? [],
+    experts: (await experts?.read(trajectory, ids.length)) ?? null,
+    topTokens: topTokensOf(trajectory),
+  };
+}
+
+/** What each turn adds, as far as the turn after it keeps it. */
+function boundsOf({ ids, turns }: Trajectory): RowTurn[] {
+  const bounds: RowTurn[] = [];
+  let to = ids.length;
+  for (const { id, keeps, finishReason, worker } of turns.toReversed()) {
+    const from = Math.min(keeps, to);
+    bounds.push({ id, from, to, finishReason, worker });
+    to = from;
+  }
+  return bounds.toReversed();
+}
+
+function tokenRewardsOf(
+  { ids, mask }: Trajectory,
+  bounds: readonly RowTurn[],
+  tokens: Rewards['tokens'],
+): Float64Array | null {
+  if (bounds.every(({ id }) => tokens[id] === undefined)) return null;
+  const rewards = new Float64Array(ids.length).fill(NaN);
+  for (const { id, from, to } of bounds) {
+    const given = tokens[id] ?? [];
+    let next = 0;
+    for (let i = from; i < to; i++) if (mask[i] === 1) rewards[i] = given[next++] ?? NaN;
+  }
+  return rewards;
+}
