@@ -37,7 +37,10 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
   const rl = rlControl({ fleet, dispatch, paths: new ControlPaths(config), own });
   const given = [rl, ...(swaps?.plugins ?? []), ...plugins, ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
   const builtIns: BuiltIns = {
-    ...recorderPlugins(recorder, () => inFlight),
+    ...recorderPlugins(recorder, {
+      inFlight: () => inFlight,
+      endSession: (session) => void parts.choosing.control.endSession(session),
+    }),
     'rollout-fields': async () => (await import('../rollout-fields/index.ts')).rolloutFields,
   };
   const loaded = await startPlugins(given, { ...parts, dispatch, builtIns });

@@ -28,9 +28,10 @@ export async function startRespServer(t: TestContext): Promise<RespServer> {
   const commands: Record<string, Run> = {
     HSETNX: (key, field, value) => (of(key).has(field) ? 0 : (of(key).set(field, value), 1)),
     HGET: (key, field) => of(key).get(field) ?? null,
+    HGETALL: (key) => [...of(key)].flat(),
     HMGET: (key, ...fields) => fields.map((field) => of(key).get(field) ?? null),
     HSET: (key, ...rest) => (pairs(rest).forEach(([field, value]) => of(key).set(field!, value!)), rest.length / 2),
-    HDEL: (key, field) => Number(of(key).delete(field)),
+    HDEL: (key, ...fields) => fields.filter((field) => of(key).delete(field)).length,
     DEL: (...names) => names.filter((name) => keys.delete(name)).length,
     ZADD: (key, ...rest) => (pairs(rest).forEach(([, member]) => of(key).set(member!, '')), 1),
     ZREM: (key, ...members) => members.filter((member) => of(key).delete(member)).length,

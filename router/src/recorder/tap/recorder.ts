@@ -9,6 +9,7 @@ import type { StateKey } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
 import type { WeightSource } from '../../weights/engine-weights.ts';
 import type { VersionLabels } from '../../weights/version-labels.ts';
+import type { GateParts } from './feed/gate.ts';
 import { addTrajectoryRoutes } from './routes.ts';
 import { CallStrategy } from './call-strategy.ts';
 import { AnswerCapture, type AnswerCaptureParts } from './answer-capture.ts';
@@ -272,8 +273,11 @@ function endIn(x: Exchange, sessionHeaders: readonly string[]): SessionEnd | nul
 }
 
 /** The built-in plugins that record tokens. @param recorder null: none of the options asks for one */
-export const recorderPlugins = (recorder: Recorder | null, inFlight: () => Iterable<Exchange>): BuiltIns => ({
-  feed: async () => (await import('./feed/index.ts')).feed(recorder, inFlight),
+export const recorderPlugins = (
+  recorder: Recorder | null,
+  requests: Pick<GateParts, 'inFlight' | 'endSession'>,
+): BuiltIns => ({
+  feed: async () => (await import('./feed/index.ts')).feed(recorder, requests),
   'chat-sessions': async () => (await import('./chat-sessions/index.ts')).chatSessions(recorder),
   'radix-tree': async () => (await import('./radix-tree/index.ts')).radixTree(recorder),
 });

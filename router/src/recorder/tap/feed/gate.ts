@@ -17,6 +17,8 @@ export interface GateParts {
   readonly options: FeedOptions;
   readonly sessionHeaders: readonly string[];
   readonly inFlight: () => Iterable<Exchange>;
+  /** The policies keep no place for the session any longer. */
+  readonly endSession: (session: string) => void;
 }
 
 /** Lets requests of groups in, holds or refuses those that would begin a group too many, and stops those that no group waits for. */
@@ -24,15 +26,15 @@ export class FeedGate {
   readonly #parts: GateParts;
   /** Sessions that the thread was asked about, and whether they may go on. The oldest first. */
   readonly #known = new Map<string, 'admitted' | 'cancelled'>();
-  /** Wakes requests that wait for room. */
-  #held: (() => void)[] = [];
+  /** Requests that wait for room. */
+  #held: { readonly x: Exchange; readonly wake: () => void }[] = [];
 
   constructor(parts: GateParts) {
     this.#parts = parts;
   }
 
   get held(): number {
-    return this.#held.length;
+    return this.#held.filter(({ x }) => x.outcome === null).length;
   }
 
   /** Whether the thread has to be asked about a request. */
@@ -60,7 +62,7 @@ export class FeedGate {
       if (verdict.kind === 'cancelled') throw refused('session_cancelled', verdict.message);
       if (verdict.kind === 'invalid') throw refused('bad_request', verdict.message);
       if (this.#parts.options.whenFull === 'refuse') throw refused('feed_full', verdict.message);
-      await new Promise<void>((resolve) => this.#held.push(resolve));
+      await new Promise<void>((wake) => this.#held.push({ x, wake }));
       // Its client has left: no group begins for it.
       if (x.outcome !== null) return null;
     }
@@ -73,7 +75,7 @@ export class FeedGate {
     if (room <= 0) return;
     const held = this.#held;
     this.#held = [];
-    for (const wake of held) wake();
+    for (const { wake } of held) wake();
   }
 
   /** Ends the requests of sessions that no group waits for. */
@@ -81,6 +83,7 @@ export class FeedGate {
     if (sessions.length === 0) return;
     const keys = new Set(sessions.map(({ session, tenant }) => tenantKey(tenant, session)));
     for (const key of keys) this.#remember(key, 'cancelled');
+    for (const { session } of sessions) this.#parts.endSession(session);
     const message = 'The group of this session has enough members, or its deadline has passed.';
     const error = new RouterError('session_cancelled', message);
     for (const x of this.#parts.inFlight()) {
@@ -89,8 +92,13 @@ export class FeedGate {
     }
   }
 
+  /** The thread was started again: what it knew may be gone. */
+  forget(): void {
+    this.#known.clear();
+  }
+
   close(): void {
-    for (const wake of this.#held) wake();
+    for (const { wake } of this.#held) wake();
     this.#held = [];
   }
 

@@ -2,7 +2,7 @@ import type { Exchange } from '../../../exchange.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
 import type { FeedOptions, FeedStats } from '../../shared/feed.ts';
 import type { Recorder } from '../recorder.ts';
-import { FeedGate } from './gate.ts';
+import { FeedGate, type GateParts } from './gate.ts';
 import { addFeedMetrics } from './metrics.ts';
 import { feedOptions } from './options.ts';
 import { addFeedRoutes } from './routes.ts';
@@ -13,7 +13,10 @@ const TICK_MS = 200;
 const MAX_HOLD_MS = 3_600_000;
 
 /** Groups of finished sessions for a trainer: see docs/guides/feed.md. */
-export const feed = (recorder: Recorder | null, inFlight: () => Iterable<Exchange>): PluginDefinition<FeedOptions> => ({
+export const feed = (
+  recorder: Recorder | null,
+  requests: Pick<GateParts, 'inFlight' | 'endSession'>,
+): PluginDefinition<FeedOptions> => ({
   name: 'feed',
   options: feedOptions,
   async create(options, { metrics, log }) {
@@ -21,9 +24,12 @@ export const feed = (recorder: Recorder | null, inFlight: () => Iterable<Exchang
       throw new Error('it needs what records tokens: --tokenizer-path with --plugin radix-tree or --capture-chat');
     }
     const { thread, sessionHeaders } = recorder;
-    await recorder.restarts.prepare(() => thread.ask('feedBegin', options));
+    const gate = new FeedGate({ thread, options, sessionHeaders, ...requests });
+    await recorder.restarts.prepare(() => {
+      gate.forget();
+      return thread.ask('feedBegin', options);
+    });
     recorder.keepsRewards = true;
-    const gate = new FeedGate({ thread, options, sessionHeaders, inFlight });
     let stats: FeedStats = await thread.ask('feedStats', null);
     let isTicking = false;
     const tick = async (): Promise<void> => {

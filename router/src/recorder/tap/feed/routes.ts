@@ -145,18 +145,25 @@ const refuse = (c: Context, code: ErrorCode, message: string): Response =>
 function groupStream(thread: RecorderThread, take: FeedTake): ReadableStream<Uint8Array> {
   let stream: number | null = null;
   let isBegun = false;
+  let isOver = false;
+  const leave = (): void => {
+    isOver = true;
+    thread.tell('feedLeave', { take: take.id, stream });
+  };
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         if (!isBegun) {
           isBegun = true;
           stream = await thread.ask('feedTake', take);
+          // The consumer left while its groups were leased.
+          if (isOver) return leave();
         }
         const bytes = stream === null ? null : await thread.ask('feedNext', stream);
         if (bytes === null) controller.close();
         else controller.enqueue(bytes);
       },
-      cancel: () => thread.tell('feedLeave', { take: take.id, stream }),
+      cancel: leave,
     },
     { highWaterMark: 0 },
   );

@@ -8,7 +8,8 @@ import { VersionOrder } from './version-order.ts';
 /** How long sessions that a group did not wait for are known by the group's name: later ones begin a new group. */
 const LATECOMERS_MS = 600_000;
 /** How long acks and sessions of earlier groups are known. */
-const PAST_MS = 7 * 86_400_000;
+const PAST_MS = 86_400_000;
+const PRUNE_EVERY_MS = 3_600_000;
 
 /** Counts since the feed began, over restarts. Groups and members that came are those that are pending, acked or dropped. */
 interface Counts {
@@ -40,6 +41,8 @@ export type Past = 'delivered' | 'dropped' | 'cancelled';
 export class Book {
   /** By id, in the order of their beginnings. */
   readonly groups = new Map<number, Group>();
+  /** Those of them that wait for members. */
+  readonly open = new Set<Group>();
   readonly versions = new VersionOrder();
   counts: Counts = newCounts();
   readonly #records: RecordTables;
@@ -49,6 +52,7 @@ export class Book {
   readonly #bySession = new Map<string, Group[]>();
   readonly #late = new Map<string, Latecomers>();
   #lastId = 0;
+  #pruneAtMs = 0;
   #changes = new Map<string, RecordChange>();
 
   constructor(records: RecordTables, { name }: Pick<FeedOptions, 'name'>) {
@@ -57,7 +61,7 @@ export class Book {
   }
 
   async load(nowMs: number): Promise<void> {
-    for (const table of ['past', 'acks']) await this.#records.prune(this.#table(table), nowMs - PAST_MS);
+    await this.prune(nowMs);
     const groups = (await this.#records.all(this.#table('groups'))).map(([, json]) => JSON.parse(json) as Group);
     for (const group of groups.toSorted((a, b) => a.id - b.id)) {
       this.#index(group);
@@ -74,6 +78,13 @@ export class Book {
       if (late.untilMs > nowMs) this.#late.set(key, late);
       else this.#change('late', key, null);
     }
+  }
+
+  /** Forgets what became of groups long ago. */
+  async prune(nowMs: number): Promise<void> {
+    if (nowMs < this.#pruneAtMs) return;
+    this.#pruneAtMs = nowMs + PRUNE_EVERY_MS;
+    for (const table of ['past', 'acks']) await this.#records.prune(this.#table(table), nowMs - PAST_MS);
   }
 
   /** Larger than all numbers before, also those of earlier processes whose groups are gone. */
@@ -143,8 +154,9 @@ export class Book {
     return late;
   }
 
-  /** The group does not wait for those of its sessions that have not begun. */
+  /** The group waits for no member any longer. */
   closed(group: Group, isCancelled: boolean, nowMs: number): void {
+    this.open.delete(group);
     const left = group.size - group.members.length;
     if (left > 0)
       this.#setLate(tenantKey(group.tenant, group.name), { left, isCancelled, untilMs: nowMs + LATECOMERS_MS });
@@ -154,6 +166,7 @@ export class Book {
   remove(group: Group, reason: DropReason | null): void {
     const { counts } = this;
     this.groups.delete(group.id);
+    this.open.delete(group);
     const key = tenantKey(group.tenant, group.name);
     if (this.#newest.get(key) === group) this.#newest.delete(key);
     this.#change('groups', String(group.id), null);
@@ -236,6 +249,7 @@ export class Book {
 
   #index(group: Group): void {
     this.groups.set(group.id, group);
+    if (group.state === 'open') this.open.add(group);
     this.#newest.set(tenantKey(group.tenant, group.name), group);
     for (const { session } of group.members) this.#indexMember(group, session);
   }

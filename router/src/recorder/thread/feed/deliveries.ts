@@ -1,4 +1,4 @@
-import type { FeedOptions } from '../../shared/feed.ts';
+import type { DropReason, FeedOptions } from '../../shared/feed.ts';
 import type { Book } from './book.ts';
 import type { Group } from './group.ts';
 import { deliveredOf } from './group.ts';
@@ -37,6 +37,9 @@ export class Deliveries {
   readonly #book: Book;
   readonly #options: FeedOptions;
   readonly #rows: (group: Group) => Promise<DeliveredGroup>;
+  /** By position. */
+  readonly #ready: Group[];
+  readonly #leased: Set<Group>;
   /** In the order in which they came. */
   readonly #waiters = new Map<number, Waiter>();
 
@@ -44,6 +47,9 @@ export class Deliveries {
     this.#book = book;
     this.#options = options;
     this.#rows = rows;
+    const groups = [...book.groups.values()];
+    this.#ready = groups.filter(({ state }) => state === 'ready').toSorted((a, b) => a.position - b.position);
+    this.#leased = new Set(groups.filter(({ state }) => state === 'leased'));
   }
 
   get waiting(): number {
@@ -55,6 +61,7 @@ export class Deliveries {
     group.state = 'ready';
     group.position = this.#book.nextId(nowMs);
     group.readyMs = nowMs;
+    this.#ready.push(group);
     this.#book.save(group);
   }
 
@@ -88,7 +95,7 @@ export class Deliveries {
         const made = await this.#rows(group);
         // Reading took longer than the lease, or a member has no rows any more.
         const isOurs = group.state === 'leased' && group.lease === lease;
-        if (isOurs && made.rows.length > 0 && !this.#isDropped(group)) yield made;
+        if (isOurs && !this.#isDropped(group)) yield made;
         sent++;
       }
     } finally {
@@ -104,7 +111,7 @@ export class Deliveries {
     // A lease that has expired counts, as long as no other consumer got the group.
     if (group !== null && group.deliveries === Number(CLAIM.exec(claim)![2])) {
       this.#book.acked(claim);
-      this.#book.remove(group, null);
+      this.#remove(group, null);
       await this.#book.flush(nowMs);
       return 'acked';
     }
@@ -133,8 +140,8 @@ export class Deliveries {
 
   /** Leases that have passed: their groups are delivered again. */
   expire(nowMs: number): void {
-    for (const group of this.#book.groups.values()) {
-      if (group.state !== 'leased' || group.lease!.untilMs > nowMs) continue;
+    for (const group of this.#leased) {
+      if (group.lease!.untilMs > nowMs) continue;
       this.#book.counts.expiredLeases++;
       this.#release(group);
     }
@@ -152,16 +159,18 @@ export class Deliveries {
   }
 
   #lease({ tenant, max, cursor, consumer, leaseSecs }: Take, nowMs: number): Group[] {
-    const { groups, counts, versions } = this.#book;
-    const ready = [...groups.values()]
-      .filter(({ state, position }) => state === 'ready' && position > cursor)
-      .filter((group) => tenant === undefined || group.tenant === tenant)
-      .toSorted((a, b) => a.position - b.position);
+    const { counts, versions } = this.#book;
     const leased: Group[] = [];
-    for (const group of ready) {
-      if (leased.length >= max) break;
+    for (let i = 0; i < this.#ready.length && leased.length < max;) {
+      const group = this.#ready[i]!;
+      if (group.position <= cursor || (tenant !== undefined && group.tenant !== tenant)) {
+        i++;
+        continue;
+      }
+      this.#ready.splice(i, 1);
       this.#markStale(group);
       if (this.#isDropped(group)) continue;
+      this.#leased.add(group);
       const first = group.deliveries++ === 0;
       group.state = 'leased';
       const id = `${group.id}-${group.deliveries}`;
@@ -193,14 +202,23 @@ export class Deliveries {
 
   #isDropped(group: Group): boolean {
     const problem = groupProblem(group, this.#options);
-    if (problem !== null) this.#book.remove(group, problem);
+    if (problem !== null) this.#remove(group, problem);
     return problem !== null;
   }
 
+  #remove(group: Group, reason: DropReason | null): void {
+    this.#leased.delete(group);
+    const at = this.#ready.indexOf(group);
+    if (at >= 0) this.#ready.splice(at, 1);
+    this.#book.remove(group, reason);
+  }
+
   #release(group: Group): void {
-    if (group.state !== 'leased') return;
+    if (!this.#leased.delete(group)) return;
     group.state = 'ready';
     group.lease = null;
+    const after = this.#ready.findIndex(({ position }) => position > group.position);
+    this.#ready.splice(after < 0 ? this.#ready.length : after, 0, group);
     this.#book.save(group);
   }
 

@@ -196,7 +196,8 @@ export class Feed {
   /** Deadlines and leases that have passed. @returns sessions to stop */
   async tick(nowMs: number): Promise<readonly ChatName[]> {
     this.deliveries.expire(nowMs);
-    await this.#look([...this.#book.groups.values()], nowMs);
+    await this.#look([...this.#book.open], nowMs);
+    await this.#book.prune(nowMs);
     const cancelled = this.#cancelled;
     this.#cancelled = [];
     return cancelled;

@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { assertSums, startFeedScene } from '../harness/feed-scene.ts';
+import { until } from '../harness/within.ts';
+
+interface Listed {
+  readonly group: string;
+  readonly state: string;
+  readonly not_begun: number;
+  readonly members: readonly { readonly session: string; readonly waits_for: string | null }[];
+}
+
+test('a group is delivered when all its members have ended, with their tokens and rewards', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 2 });
+  for (const session of ['a', 'b']) assert.equal((await scene.turn(session, 'g')).status, 200);
+  await scene.turn('a', 'g');
+  assert.deepEqual(await scene.take(), []);
+  await scene.finish('a', { reward: 1, labels: ['solved'] });
+  const waiting = scene.take('wait_secs=20');
+  await until('the consumer waits', async () => (await scene.stats()).waitingConsumers === 1);
+  await scene.finish('b', { reward: 0 });
+  const [group, ...others] = await waiting;
+  assert.deepEqual(others, []);
+  assert.deepEqual([group!.group, group!.because, group!.deliveries, group!.version], ['g', 'all', 1, '1']);
+  const rewards = group!.rows.map(({ session, reward, labels }) => ({ session, reward, labels }));
+  assert.deepEqual(rewards.at(-1), { session: 'b', reward: 0, labels: [] });
+  assert.deepEqual(rewards[0], { session: 'a', reward: 1, labels: ['solved'] });
+  const sampled = new Map(scene.log.map(({ inputIds, outputIds }) => [[...inputIds, ...outputIds].join(), outputIds]));
+  for (const row of group!.rows) {
+    const output = sampled.get(row.tokens.join());
+    assert.ok(output !== undefined, 'the tokens are those of an engine');
+    const places = row.tokens.map((_, i) => i >= row.tokens.length - output.length);
+    assert.deepEqual(
+      row.loss_mask,
+      places.map((is) => (is ? 1 : 0)),
+    );
+    assert.deepEqual(
+      row.versions.map((version) => group!.version_names[version] ?? null),
+      places.map((is) => (is ? '1' : null)),
+    );
+    assert.deepEqual(row.turns.at(-1)!.to, row.tokens.length);
+  }
+  await scene.ack(group!);
+  assert.deepEqual(await scene.take(), []);
+  const stats = await scene.stats();
+  assert.deepEqual([stats.groups, stats.acked, stats.members, stats.ackedMembers], [1, 1, 2, 2]);
+  assertSums(stats);
+});
+
+test('who is missing, and why', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 4, needsReward: true });
+  for (const session of ['a', 'b', 'c']) await scene.turn(session, 'g/1');
+  await scene.finish('a', { reward: 1 });
+  await scene.finish('b');
+  const { groups } = JSON.parse((await scene.get('/groups/g/1')).text) as { groups: Listed[] };
+  assert.deepEqual(
+    groups.map(({ group, state, not_begun, members }) => [group, state, not_begun, members.map((m) => m.waits_for)]),
+    [['g/1', 'open', 1, [null, 'reward', 'end of session']]],
+  );
+  const all = JSON.parse((await scene.get('/groups')).text) as { groups: Listed[] };
+  assert.equal(all.groups.length, 1);
+});
+
+test('the first members to end make the group: the rest is stopped, and may not begin', async (t) => {
+  const scene = await startFeedScene(
+    t,
+    { first: 2 },
+    { sim: { timeScale: 1, meanOutputTokens: 0 }, router: { sessionHeaders: ['x-session-id'] } },
+  );
+  const size = { 'x-turnout-group-size': '4' };
+  const turn = (session: string) => scene.turn(session, 'g', size);
+  await Promise.all([turn('a'), turn('b')]);
+  const long = { text: 'Ten', return_logprob: true, sampling_params: { max_new_tokens: 20_000 } };
+  const slow = scene.post('/generate', long, { 'x-session-id': 'c', 'x-turnout-group': 'g', ...size });
+  await until('its third member runs', () => scene.router.pipeline.inFlight.size === 1);
+  await scene.finish('a', { reward: 1 });
+  await scene.finish('b', { reward: 2 });
+  const { status, text } = await slow;
+  assert.equal(status, 409, text);
+  assert.match(text, /session_cancelled|has enough members/);
+  await until('the engine has stopped', () => scene.engines[0]!.core.running === 0);
+  for (const session of ['c', 'd']) assert.equal((await turn(session)).status, 409, session);
+  const [group] = await scene.take();
+  assert.deepEqual([group!.because, group!.rows.map(({ session }) => session)], ['first', ['a', 'b']]);
+  await scene.ack(group!);
+  assertSums(await scene.stats());
+  assert.deepEqual((await scene.stats()).droppedMembers, { cancelled: 2 });
+  // The next epoch has the same prompts.
+  assert.equal((await turn('a2')).status, 200);
+  assert.equal((await scene.stats()).open, 1);
+});
+
+test('the rest of a group goes on where it is kept, and is not delivered', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 3, first: 1, rest: 'keep' });
+  for (const session of ['a', 'b']) await scene.turn(session, 'g');
+  await scene.finish('a');
+  for (const session of ['b', 'c']) assert.equal((await scene.turn(session, 'g')).status, 200);
+  await scene.finish('b');
+  const [group] = await scene.take();
+  assert.deepEqual(
+    group!.rows.map(({ session }) => session),
+    ['a'],
+  );
+  await scene.ack(group!);
+  const stats = await scene.stats();
+  assert.deepEqual([stats.droppedMembers, stats.groups], [{ late: 2 }, 1]);
+  assertSums(stats);
+});
+
+test('a group does not wait longer than its deadline', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 3, deadlineSecs: 0.2, minMembers: 2, rest: 'keep' });
+  for (const session of ['a', 'b']) {
+    await scene.turn(session, 'enough');
+    await scene.finish(session);
+  }
+  await scene.turn('c', 'too few');
+  await scene.finish('c');
+  const [group] = await scene.take('wait_secs=20');
+  assert.deepEqual([group!.group, group!.because, group!.rows.length], ['enough', 'deadline', 2]);
+  await until('the other one is dropped', async () => (await scene.stats()).droppedGroups.deadline === 1);
+  assertSums(await scene.stats());
+});
+
+test('a group that is closed is delivered with what it has', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 3, minMembers: 1 });
+  await scene.turn('a', 'g');
+  await scene.finish('a');
+  assert.equal((await scene.post('/groups/g/close', '')).status, 200);
+  assert.equal((await scene.post('/groups/g/close', '')).status, 400, 'there is no open one');
+  const [group] = await scene.take();
+  assert.deepEqual([group!.because, group!.rows.length], ['closed', 1]);
+});
+
+test('a declared group needs no header of its sessions: chats by path', async (t) => {
+  const scene = await startFeedScene(t, {}, { router: { plugin: ['chat-sessions', 'feed'] } });
+  const sessions = [await scene.begin(), await scene.begin()];
+  const made = await scene.post('/groups', { group: 'g', size: 2, sessions });
+  assert.equal(made.status, 200, made.text);
+  const again = await scene.post('/groups', { group: 'g2', size: 2, sessions });
+  assert.match(again.text, /is in a group already/);
+  for (const session of sessions) {
+    const first = await scene.say(session, [{ role: 'user', content: 'What is of ten?' }]);
+    await scene.say(session, [{ role: 'user', content: 'What is of ten?' }, first, { role: 'user', content: 'More' }]);
+    await scene.finish(session, { reward: 1 });
+  }
+  const [group] = await scene.take('wait_secs=20');
+  assert.deepEqual(
+    group!.rows.map(({ session, turns }) => [session, turns.length]),
+    sessions.map((session) => [session, 2]),
+  );
+});
+
+test('a session whose key is in the body joins its group with its turn', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1 }, { router: { policy: 'consistent_hash' } });
+  const body = { text: 'Ten', return_logprob: true, session_params: { session_id: 's' } };
+  assert.equal((await scene.post('/generate', body, { 'x-turnout-group': 'g' })).status, 200);
+  await scene.finish('s');
+  const [group] = await scene.take('wait_secs=20');
+  assert.deepEqual(
+    group!.rows.map(({ session }) => session),
+    ['s'],
+  );
+});
+
+test('a request of a group whose size is not known, or differs, is refused', async (t) => {
+  const scene = await startFeedScene(t, {});
+  const refused = async (headers: Record<string, string>, message: RegExp): Promise<void> => {
+    const { status, text } = await scene.turn('s', 'g', headers);
+    assert.equal(status, 400, text);
+    assert.match(text, message);
+  };
+  await refused({}, /send x-turnout-group-size/);
+  for (const size of ['0', '-1', '2.5', 'two', '99999999'])
+    await refused({ 'x-turnout-group-size': size }, /whole number from 1 to 65536/);
+  assert.equal((await scene.turn('a', 'g', { 'x-turnout-group-size': '2' })).status, 200);
+  await refused({ 'x-turnout-group-size': '3' }, /is 3, and the group 'g' began with 2/);
+  await refused({ 'x-turnout-group-size': '2', 'x-turnout-reward': 'much' }, /x-turnout-reward is a number/);
+  await refused({ 'x-turnout-group-size': '2', 'x-turnout-reward': '1' }, /needs x-turnout-session-end/);
+  assert.equal((await scene.stats()).members, 1);
+});
+
+test('sessions without a group, and other requests, are none of the feed', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 2 });
+  assert.equal((await scene.post('/generate', { text: 'Ten' }, { 'x-session-id': 's' })).status, 200);
+  assert.equal((await scene.post('/generate', { text: 'Ten' })).status, 200);
+  await scene.finish('s', { reward: 1 });
+  assert.equal((await scene.stats()).groups, 0);
+});

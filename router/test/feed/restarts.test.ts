@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { assertSums, feedSceneOf, startFeedScene } from '../harness/feed-scene.ts';
+import { sceneOf } from '../harness/chat-scene.ts';
+import { startRespServer } from '../harness/resp-server.ts';
+import { startTestRouter } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until } from '../harness/within.ts';
+
+const stores: Record<string, (t: TestContext) => Promise<object>> = {
+  sqlite: async (t) => ({ dataDir: temporaryFolder(t) }),
+  redis: async (t) => ({ store: (await startRespServer(t)).url }),
+};
+
+for (const [name, make] of Object.entries(stores)) {
+  test(`${name}: groups, rewards, leases and acks outlive the router`, async (t) => {
+    const store = await make(t);
+    const options = { groupSize: 2, stepGroups: 8 };
+    const before = await startFeedScene(t, options, { router: store });
+    for (const group of ['acked', 'leased', 'ready', 'open']) {
+      for (const member of ['a', 'b']) {
+        await before.turn(`${group}-${member}`, group);
+        if (group !== 'open' || member === 'a')
+          await before.finish(`${group}-${member}`, { reward: member === 'a' ? 1 : 0 });
+      }
+    }
+    const [acked, leased] = await before.take('wait_secs=20&max_groups=2');
+    await before.ack(acked!);
+    await before.router.close();
+
+    const { router: old, engines, log } = before;
+    const tokenizerPath = old.config.tokenizerPath!;
+    const plugin = ['radix-tree', `feed:${JSON.stringify(options)}`];
+    const workerUrls = engines.map(({ url }) => url);
+    const again = { workerUrls, tokenizerPath, plugin, disableHealthCheck: false, pluginTimeoutMs: 60_000, ...store };
+    const router = await startTestRouter(t, again);
+    await until('the router knows its engines', () => router.fleet.workers.every(({ models }) => models !== null));
+    const after = feedSceneOf(sceneOf(router, engines, log));
+    await after.finish('open-b', { reward: 0 });
+    const groups = await after.take('wait_secs=20');
+    assert.deepEqual(
+      groups.map((each) => [each.group, each.rows.map(({ reward }) => reward)]),
+      [
+        ['ready', [1, 0]],
+        ['open', [1, 0]],
+      ],
+    );
+    await after.ack(leased!, acked!, ...groups);
+    assert.deepEqual(await after.take(), []);
+    assert.equal((await after.post('/trajectories/acked-a/reward', { reward: 5 })).status, 409);
+    const stats = await after.stats();
+    assert.deepEqual([stats.groups, stats.acked, stats.wanted], [4, 4, 4]);
+    assertSums(stats);
+  });
+}

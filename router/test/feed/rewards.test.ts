@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { startFeedScene } from '../harness/feed-scene.ts';
+
+const reward = (session: string): string => `/trajectories/${session}/reward`;
+
+test('a session gets one reward, several by name, by turn and by token, until a consumer has its group', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1, needsReward: true });
+  await scene.turn('s', 'g');
+  const first = scene.log[0]!;
+  const text = Buffer.from(
+    (JSON.parse((await scene.get('/trajectories/s?texts=true')).text) as { session: string }).session,
+  );
+  assert.equal(text.toString(), 's');
+  const going = {
+    input_ids: [...first.inputIds, ...first.outputIds, 5],
+    return_logprob: true,
+    sampling_params: { max_new_tokens: 4 },
+  };
+  await scene.post('/generate', going, { 'x-session-id': 's', 'x-turnout-group': 'g' });
+  await scene.finish('s', { rewards: { format: 0.25 } });
+  const [group] = await scene.take('wait_secs=20&lease_secs=1');
+  const sampled = group!.rows[0]!.loss_mask.reduce((sum, bit) => sum + bit, 0);
+  assert.equal(group!.rows[0]!.turns.length, 2);
+  assert.deepEqual([group!.rows[0]!.reward, group!.rows[0]!.rewards], [null, { format: 0.25 }]);
+  const late = await scene.post(reward('s'), { reward: 1 });
+  assert.deepEqual([late.status, (JSON.parse(late.text) as { code: string }).code], [409, 'group_taken']);
+  await scene.post('/feed/nack', { leases: [group!.lease] });
+
+  const tokens = Array.from({ length: sampled }, (_, i) => i / 8);
+  for (const body of [{ reward: 1 }, { rewards: { tests: 2 } }, { turn_rewards: [3, 4] }, { token_rewards: tokens }]) {
+    const { status, text: said } = await scene.post(reward('s'), body);
+    assert.equal(status, 200, said);
+  }
+  const [again] = await scene.take();
+  const row = again!.rows[0]!;
+  assert.deepEqual([row.reward, row.rewards, row.turn_rewards], [1, { format: 0.25, tests: 2 }, [3, 4]]);
+  assert.deepEqual(
+    row.token_rewards!.filter((_, i) => row.loss_mask[i] === 1),
+    tokens,
+  );
+  assert.ok(row.token_rewards!.every((each, i) => row.loss_mask[i] === 1 || each === null));
+  await scene.ack(again!);
+  assert.equal((await scene.post(reward('s'), { reward: 2 })).status, 409);
+  assert.equal((await scene.post('/sessions/s/finish', { reward: 1 })).status, 200, 'the end without a group any more');
+});
+
+test('a reward with an id counts once', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1 });
+  await scene.turn('s', 'g');
+  for (const [value, id] of [
+    [1, 'x'],
+    [2, 'y'],
+    [1, 'x'],
+  ] as const)
+    assert.equal((await scene.post(reward('s'), { reward: value, id })).status, 200);
+  await scene.finish('s');
+  assert.equal((await scene.take())[0]!.rows[0]!.reward, 2);
+});
+
+test('the last request of a session ends it and gives its reward', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 2, needsReward: true });
+  for (const [session, value] of [
+    ['a', '1.5'],
+    ['b', '-2e-1'],
+  ] as const) {
+    const headers = { 'x-turnout-session-end': '1', 'x-turnout-reward': value };
+    assert.equal((await scene.turn(session, 'g', headers)).status, 200);
+  }
+  const [group] = await scene.take('wait_secs=20');
+  assert.deepEqual(
+    group!.rows.map((row) => row.reward),
+    [1.5, -0.2],
+  );
+});
+
+test('a reward that makes no sense is refused, with what is wrong', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 2 });
+  await scene.turn('s', 'g');
+  const sampled = scene.log[0]!.outputIds.length;
+  const cases: [body: string, message: RegExp][] = [
+    ['', /no reward/],
+    ['{', /JSON/],
+    ['{"reward":"1"}', /reward/],
+    ['{"reward":1e999}', /reward/],
+    ['{"rewards":{"a":null}}', /rewards/],
+    ['{"reword":1}', /reword/],
+    ['{"turn_rewards":[1,2]}', /has 2 numbers, and the newest trajectory has 1 turns/],
+    ['{"turn_rewards":{"t":1}}', /no turn 't'/],
+    ['{"token_rewards":[1]}', new RegExp(`has 1 numbers, and the newest trajectory has ${sampled} sampled tokens`)],
+    ['{"token_rewards":{"t":[1]}}', /no turn 't'/],
+  ];
+  for (const [body, message] of cases) {
+    const { status, text } = await scene.post(reward('s'), body);
+    assert.equal(status, 400, `${body}: ${text}`);
+    assert.match(text, message);
+  }
+  const unknown = await scene.post(reward('nobody'), { reward: 1 });
+  assert.equal(unknown.status, 404, unknown.text);
+});
+
+test('an end that is said again changes nothing, also after the group was taken', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1 });
+  await scene.turn('s', 'g');
+  await scene.finish('s', { reward: 1 });
+  const [group] = await scene.take();
+  await scene.finish('s', { reward: 1 });
+  await scene.finish('s');
+  const other = await scene.post('/sessions/s/finish', { reward: 2 });
+  assert.equal(other.status, 409, other.text);
+  await scene.ack(group!);
+});
