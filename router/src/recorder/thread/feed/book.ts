@@ -13,6 +13,8 @@ const PRUNE_EVERY_MS = 3_600_000;
 
 /** Counts since the feed began, over restarts. Groups and members that came are those that are pending, acked or dropped. */
 interface Counts {
+  /** The largest id or position that was given. */
+  lastId: number;
   groups: number;
   members: number;
   acked: number;
@@ -51,9 +53,11 @@ export class Book {
   readonly #newest = new Map<string, Group>();
   readonly #bySession = new Map<string, Group[]>();
   readonly #late = new Map<string, Latecomers>();
-  #lastId = 0;
   #pruneAtMs = 0;
   #changes = new Map<string, RecordChange>();
+  /** Groups that have changed, and whether the counts have not. */
+  readonly #unsaved = new Set<Group>();
+  #areCounted = true;
 
   constructor(records: RecordTables, { name }: Pick<FeedOptions, 'name'>) {
     this.#records = records;
@@ -63,10 +67,7 @@ export class Book {
   async load(nowMs: number): Promise<void> {
     await this.prune(nowMs);
     const groups = (await this.#records.all(this.#table('groups'))).map(([, json]) => JSON.parse(json) as Group);
-    for (const group of groups.toSorted((a, b) => a.id - b.id)) {
-      this.#index(group);
-      this.#lastId = Math.max(this.#lastId, group.id, group.position);
-    }
+    for (const group of groups.toSorted((a, b) => a.id - b.id)) this.#index(group);
     const versions = (await this.#records.all(this.#table('versions'))).map(
       ([name, at]) => [Number(at), name] as const,
     );
@@ -87,9 +88,10 @@ export class Book {
     for (const table of ['past', 'acks']) await this.#records.prune(this.#table(table), nowMs - PAST_MS);
   }
 
-  /** Larger than all numbers before, also those of earlier processes whose groups are gone. */
+  /** Larger than all numbers before. Its beginning is the time, so that another file of the feed does not have the same ones. */
   nextId(nowMs: number): number {
-    return (this.#lastId = Math.max(this.#lastId + 1, nowMs * 1_000));
+    this.counted();
+    return (this.counts.lastId = Math.max(this.counts.lastId + 1, nowMs * 1_000));
   }
 
   begin(tenant: string, name: string, size: number, nowMs: number): Group {
@@ -169,6 +171,7 @@ export class Book {
     this.open.delete(group);
     const key = tenantKey(group.tenant, group.name);
     if (this.#newest.get(key) === group) this.#newest.delete(key);
+    this.#unsaved.delete(group);
     this.#change('groups', String(group.id), null);
     if (reason === null) counts.acked++;
     else counts.droppedGroups[reason] = (counts.droppedGroups[reason] ?? 0) + 1;
@@ -220,16 +223,20 @@ export class Book {
 
   /** The group has changed. */
   save(group: Group): void {
-    this.#change('groups', String(group.id), JSON.stringify(group));
+    this.#unsaved.add(group);
     this.counted();
   }
 
   counted(): void {
-    this.#change('state', 'counts', JSON.stringify(this.counts));
+    this.#areCounted = false;
   }
 
   /** Writes what has changed. Changes that a store does not take are written with the next ones. */
   async flush(nowMs: number): Promise<void> {
+    for (const group of this.#unsaved) this.#change('groups', String(group.id), JSON.stringify(group));
+    this.#unsaved.clear();
+    if (!this.#areCounted) this.#change('state', 'counts', JSON.stringify(this.counts));
+    this.#areCounted = true;
     if (this.#changes.size === 0) return;
     const changes = this.#changes;
     this.#changes = new Map();
@@ -270,6 +277,7 @@ export class Book {
 }
 
 const newCounts = (): Counts => ({
+  lastId: 0,
   groups: 0,
   members: 0,
   acked: 0,

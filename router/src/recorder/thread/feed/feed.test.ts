@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { assertSums } from '../../../../test/harness/feed-scene.ts';
+import { turnOf } from '../../../../test/harness/turns.ts';
+import type { FeedOptions } from '../../shared/feed.ts';
+import { MemoryStore } from '../store/memory.ts';
+import { TurnWriter } from '../store/writer.ts';
+import { Feed } from './feed.ts';
+
+const defaults: FeedOptions = {
+  name: 'default',
+  groupSize: 3,
+  first: null,
+  deadlineSecs: 0,
+  rest: 'cancel',
+  needsReward: false,
+  minMembers: null,
+  dropConstantReward: false,
+  maxLag: null,
+  dropFlags: [],
+  maxTokens: null,
+  stepGroups: null,
+  maxPendingGroups: null,
+  whenFull: 'refuse',
+  leaseSecs: 10,
+};
+
+/** What clients and consumers do, by number. */
+type Step = readonly [what: number, which: number, value: number];
+
+const step: fc.Arbitrary<Step> = fc.tuple(fc.nat(11), fc.nat(11), fc.nat(2));
+
+const someOptions: fc.Arbitrary<Partial<FeedOptions>> = fc.record({
+  first: fc.constantFrom(null, 1, 2),
+  deadlineSecs: fc.constantFrom(0, 30),
+  rest: fc.constantFrom('cancel', 'keep'),
+  needsReward: fc.boolean(),
+  minMembers: fc.constantFrom(null, 1),
+  dropConstantReward: fc.boolean(),
+  maxLag: fc.constantFrom(null, 0, 2),
+  maxPendingGroups: fc.constantFrom(null, 2),
+});
+
+/** A feed over stores in memory, in a time of its own, which may be started again at any moment. */
+class World {
+  readonly #store = new MemoryStore(1e9);
+  readonly #writer = new TurnWriter(this.#store);
+  readonly #options: FeedOptions;
+  #feed!: Feed;
+  #nowMs = 1_800_000_000_000;
+  #version = 0;
+  #takes = 0;
+  /** By the id of a group: its newest lease, and how often it was delivered. */
+  readonly leases = new Map<number, { lease: string; untilMs: number; deliveries: number }>();
+  readonly acked = new Set<number>();
+
+  constructor(options: Partial<FeedOptions>) {
+    this.#options = { ...defaults, ...options };
+  }
+
+  async start(): Promise<void> {
+    const recorded = (): Promise<void> => this.#writer.flush();
+    const parts = { options: this.#options, writer: this.#writer, experts: null, recorded };
+    this.#feed = await Feed.begin(parts, this.#nowMs);
+    this.#writer.onPut = (turn) => this.#feed.turnPut(turn);
+  }
+
+  async run([what, which, value]: Step): Promise<void> {
+    const session = `s${which}`;
+    const group = `g${which % 4}`;
+    const name = { session, tenant: '' };
+    if (what >= 10 || what === 0) await this.#turn(session, group);
+    else if (what <= 2) await this.#feed.ended(name, value === 0 ? {} : { reward: value }, this.#nowMs);
+    else if (what === 3) await this.#feed.rewarded(name, { reward: value, id: '' }, this.#nowMs);
+    else if (what === 4) await this.#take(value + 1);
+    else if (what === 5) await this.#ack(which);
+    else if (what === 6) await this.#nack(which);
+    else if (what === 7) this.#nowMs += 7_000 * value;
+    else if (what === 8) this.#version++;
+    else await this.start();
+    await this.#feed.tick(this.#nowMs);
+    this.check();
+  }
+
+  check(): void {
+    assertSums(this.#feed.stats);
+  }
+
+  /** Everything ends, and consumers take and acknowledge all that is delivered. */
+  async drain(): Promise<void> {
+    for (let which = 0; which < 12; which++) {
+      const name = { session: `s${which}`, tenant: '' };
+      await this.#feed.ended(name, { reward: which }, this.#nowMs);
+    }
+    for (let which = 0; which < 4; which++) await this.#feed.close(`g${which}`, '', this.#nowMs);
+    this.#nowMs += 100_000;
+    await this.#feed.tick(this.#nowMs);
+    while ((await this.#take(100)) > 0) for (const [id] of this.leases) await this.#ack(id, true);
+    const { open, ready, leased } = this.#feed.stats;
+    assert.deepEqual({ open, ready, leased }, { open: 0, ready: 0, leased: 0 });
+    const { acked, deliveries, droppedGroups, droppedMembers } = this.#feed.stats;
+    happened.acked += acked;
+    happened.delivered += deliveries;
+    happened.again += deliveries - acked;
+    happened.dropped += Object.keys(droppedGroups).length;
+    happened.cancelled += droppedMembers.cancelled ?? 0;
+    this.check();
+  }
+
+  async #turn(session: string, group: string): Promise<void> {
+    const verdict = await this.#feed.admit({ tenant: '', session, group, size: null }, this.#nowMs);
+    if (verdict.kind !== 'admitted') return;
+    const versions = [{ version: `v${this.#version}`, from: 2, to: 4 }];
+    this.#writer.put(turnOf({ session, group, versions, startedAtMs: this.#nowMs }));
+  }
+
+  async #take(max: number): Promise<number> {
+    const take = { id: ++this.#takes, tenant: undefined, max, cursor: 0, consumer: '', leaseSecs: null, waitMs: 0 };
+    const groups = await this.#feed.deliveries.take(take, this.#nowMs);
+    for await (const { group, lease, rows } of this.#feed.deliveries.deliver(groups)) {
+      const before = this.leases.get(group.id);
+      assert.ok(!this.acked.has(group.id), 'a group is not delivered after its ack');
+      assert.ok(before === undefined || before.untilMs <= this.#nowMs, 'a group has one consumer at a time');
+      assert.ok(rows.length > 0);
+      this.leases.set(group.id, { lease, untilMs: group.lease!.untilMs, deliveries: group.deliveries });
+    }
+    return groups.length;
+  }
+
+  async #ack(which: number, isId = false): Promise<void> {
+    const ids = [...this.leases.keys()];
+    const id = isId ? which : ids[which % Math.max(1, ids.length)];
+    if (id === undefined) return;
+    const { lease, untilMs } = this.leases.get(id)!;
+    const result = await this.#feed.deliveries.ack(lease, undefined, this.#nowMs);
+    if (result === 'acked') this.acked.add(id);
+    // Without a lease the group may have become too old, and be dropped.
+    else assert.ok(untilMs <= this.#nowMs && !this.acked.has(id), result);
+  }
+
+  async #nack(which: number): Promise<void> {
+    const ids = [...this.leases.keys()].filter((id) => !this.acked.has(id));
+    const id = ids[which % Math.max(1, ids.length)];
+    if (id === undefined) return;
+    const known = this.leases.get(id)!;
+    await this.#feed.deliveries.nack(known.lease, undefined, this.#nowMs);
+    this.leases.set(id, { ...known, untilMs: 0 });
+  }
+}
+
+const happened = { acked: 0, delivered: 0, again: 0, dropped: 0, cancelled: 0 };
+
+test('whatever happens, each group has one consumer at a time, none after its ack, and the sums are right', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      someOptions,
+      fc.array(step, { minLength: 50, maxLength: 200, size: 'max' }),
+      async (options, steps) => {
+        const world = new World(options);
+        await world.start();
+        for (const each of steps) await world.run(each);
+        await world.drain();
+      },
+    ),
+    { numRuns: 100 },
+  );
+  // A world in which nothing happens would prove nothing.
+  for (const [what, count] of Object.entries(happened)) assert.ok(count > 50, `${what}: ${count}`);
+});
