@@ -55,6 +55,10 @@ const verbs: Readonly<Record<string, Verb>> = {
     does: 'the delay of a last event that waits for its turn to be stored',
     run: () => import('./store-wait/run.ts'),
   },
+  feed: {
+    does: 'CPU of the feed per turn, the time of a group to its consumer, the memory of pending groups; [turns for that]',
+    run: () => import('./feed/run.ts'),
+  },
   'radix-tree': {
     does: 'CPU of exact-token capture per request: the row radix-2k of "compare" alone; [requests] [rounds]',
     run: () => import('./radix-tree/run.ts'),

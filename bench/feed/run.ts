@@ -1,0 +1,195 @@
+// npm run bench -- feed: what the plugin `feed` costs per turn, how long a finished group takes to a consumer that waits at 200 turns a
+// second, and what a gigabyte of pending groups adds to the memory of the router.
+import { type ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { Agent, type IncomingMessage, request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { writeTokenizer } from '../../simulator/src/tokens/tokenizer-files.ts';
+import { machine } from '../machine.ts';
+import { median } from '../median.ts';
+import { cpuMicroseconds, readCpu, residentBytes } from '../proc.ts';
+import { startNode, startRouter } from '../router.ts';
+
+const GROUP = 8;
+const CONNECTIONS = 16;
+const ROUNDS = 5;
+const TURNS = 4_000;
+const WARM_UP = 4_000;
+const PACED_PER_SEC = 200;
+const PACED_SECS = 20;
+/** 104 KB in the store. */
+const LONG_TOKENS = 8_000;
+const PENDING_TURNS = Number(process.argv[2] ?? 10_400);
+
+const feed = `feed:{"groupSize":${GROUP}}`;
+const agent = new Agent({ keepAlive: true, maxSockets: 64 });
+let asked = 0;
+let port = 0;
+
+/** A request to the router. @returns its response, of which nothing was read yet */
+async function call(method: string, path: string, body = '', headers = {}): Promise<IncomingMessage> {
+  const length = { 'content-length': Buffer.byteLength(body), ...headers };
+  const sent = request({ port, host: '127.0.0.1', method, path, agent, headers: length }).end(body);
+  const [response] = (await once(sent, 'response')) as [IncomingMessage];
+  return response;
+}
+
+async function textOf(response: IncomingMessage): Promise<string> {
+  let text = '';
+  for await (const part of response.setEncoding('latin1')) text += part as string;
+  if (response.statusCode !== 200) throw new Error(`${response.statusCode}: ${text.slice(0, 400)}`);
+  return text;
+}
+
+/** A turn of a new session: each eight of them are a group. @param isLast its session ends with it */
+async function turn(tokens: number, isLast: boolean): Promise<number> {
+  const number = asked++;
+  const ids = Array.from(
+    { length: tokens },
+    (_, i) => 264 + ((Math.imul(number * tokens + i, 2_654_435_761) >>> 8) % 380),
+  );
+  const body = `{"input_ids":[${ids.join(',')}],"sampling_params":{"max_new_tokens":64},"return_logprob":true}`;
+  const group = Math.floor(number / GROUP);
+  const named = { 'x-session-id': `s${number}`, 'x-turnout-group': `g${group}` };
+  const end = isLast ? { 'x-turnout-session-end': '1', 'x-turnout-reward': String(number % 2) } : {};
+  await textOf(await call('POST', '/generate', body, { ...named, ...end }));
+  return number;
+}
+
+async function turns(count: number, tokens: number): Promise<void> {
+  let left = count;
+  const client = async (): Promise<void> => {
+    while (left-- > 0) await turn(tokens, true);
+  };
+  await Promise.all(Array.from({ length: CONNECTIONS }, client));
+}
+
+interface Line {
+  readonly group: string;
+  readonly lease: string;
+}
+
+/** Takes and acknowledges groups until it is stopped. */
+function consume(take: (group: string, atMs: number) => void): () => void {
+  let isOver = false;
+  void (async () => {
+    while (!isOver) {
+      const text = await textOf(await call('GET', '/feed?wait_secs=1&max_groups=64'));
+      const atMs = performance.now();
+      const lines = text.split('\n').filter((line) => line !== '');
+      const groups = lines.map((line) => JSON.parse(line) as Line);
+      for (const { group } of groups) take(group, atMs);
+      const leases = groups.map(({ lease }) => lease);
+      if (leases.length > 0) await textOf(await call('POST', '/feed/ack', JSON.stringify({ leases })));
+    }
+  })().catch((error: unknown) => {
+    if (!isOver) throw error;
+  });
+  return () => (isOver = true);
+}
+
+async function withRouter<T>(
+  engine: string,
+  plugins: readonly string[],
+  work: (child: ChildProcess, dataDir: string) => Promise<T>,
+) {
+  const folder = mkdtempSync(join(tmpdir(), 'turnout-bench-'));
+  writeTokenizer(folder);
+  const dataDir = join(folder, 'data');
+  const options = ['--disable-health-check', '--policy', 'least_inflight', '--worker-urls', engine];
+  options.push('--tokenizer-path', folder, '--data-dir', dataDir, '--radix-max-bytes', '33554432');
+  const { child, port: own } = await startRouter([...options, ...plugins.flatMap((plugin) => ['--plugin', plugin])]);
+  port = own;
+  asked = 0;
+  try {
+    return await work(child, dataDir);
+  } finally {
+    child.kill('SIGKILL');
+    await once(child, 'exit');
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** µs of CPU of all threads of the router per turn. */
+async function cost(child: ChildProcess): Promise<number[]> {
+  await turns(WARM_UP, 460);
+  const micros: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    const before = readCpu([child.pid!]);
+    await turns(TURNS, 460);
+    micros.push(cpuMicroseconds(before, readCpu([child.pid!])) / TURNS);
+  }
+  return micros;
+}
+
+/** ms from the call that ends the last session of a group until a consumer that waits has the group. */
+async function delays(): Promise<number[]> {
+  const ended = new Map<string, number>();
+  const late: number[] = [];
+  const stop = consume((group, atMs) => late.push(atMs - (ended.get(group) ?? atMs)));
+  const left = new Map<number, number>();
+  const work: Promise<void>[] = [];
+  const session = async (): Promise<void> => {
+    const number = await turn(460, false);
+    const group = Math.floor(number / GROUP);
+    const others = (left.get(group) ?? GROUP) - 1;
+    left.set(group, others);
+    if (others === 0) ended.set(`g${group}`, performance.now());
+    await textOf(await call('POST', `/sessions/s${number}/finish`, `{"reward":${number % 2}}`));
+  };
+  const beganMs = performance.now();
+  for (let sent = 0; sent < PACED_PER_SEC * PACED_SECS;) {
+    const due = Math.floor(((performance.now() - beganMs) / 1_000) * PACED_PER_SEC);
+    for (; sent < due; sent++) work.push(session());
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  await Promise.all(work);
+  while (late.length < Math.floor((PACED_PER_SEC * PACED_SECS) / GROUP))
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  stop();
+  return late.toSorted((a, b) => a - b);
+}
+
+/** Resident MB of the router with a tenth of the turns pending, and with all of them; and the size of the store in MB. */
+async function memory(child: ChildProcess, dataDir: string): Promise<readonly [number, number, number]> {
+  const resident = (): number => residentBytes([child.pid!]) / 1_048_576;
+  await turns(PENDING_TURNS / 10, LONG_TOKENS);
+  const before = resident();
+  await turns(PENDING_TURNS - PENDING_TURNS / 10, LONG_TOKENS);
+  return [before, resident(), statSync(join(dataDir, 'trajectories.sqlite')).size / 1_048_576];
+}
+
+const at = (sorted: readonly number[], part: number): string =>
+  sorted[Math.floor((sorted.length - 1) * part)]!.toFixed(1);
+const say = (line: string): void => void process.stdout.write(`${line}\n`);
+
+const { child: engine, found } = await startNode(
+  [join(import.meta.dirname, '../radix-tree/engine.ts'), '460'],
+  /(\d+)\n/,
+);
+const engineUrl = `http://127.0.0.1:${found}`;
+say(machine());
+const tree = 'radix-tree:{"verify":false}';
+const costs = {
+  'radix-tree': await withRouter(engineUrl, [tree], cost),
+  'radix-tree and feed, with a consumer': await withRouter(engineUrl, [tree, feed], async (child) => {
+    const stop = consume(() => {});
+    return cost(child).finally(stop);
+  }),
+};
+for (const [name, micros] of Object.entries(costs))
+  say(`${name}: ${median(micros).toFixed(0)} µs of CPU a turn (${micros.map((one) => one.toFixed(0)).join(' ')})`);
+const late = await withRouter(engineUrl, [tree, feed], delays);
+say(
+  `a finished group is with its consumer after ${at(late, 0.5)} ms (p99 ${at(late, 0.99)} ms, ${late.length} groups, ${PACED_PER_SEC} turns a second)`,
+);
+for (const plugins of [[tree], [tree, feed]]) {
+  const [before, after, stored] = await withRouter(engineUrl, plugins, memory);
+  say(
+    `${plugins.length === 1 ? 'without' : 'with'} the feed: ${before.toFixed(0)} MB, then ${after.toFixed(0)} MB with ${stored.toFixed(0)} MB of turns in the store`,
+  );
+}
+engine.kill();
+process.exit(0);
