@@ -2,7 +2,7 @@ import type { DropReason, FeedOptions } from '../../shared/feed.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
 import type { RecordChange, RecordTables } from '../store/records.ts';
 import type { Group, Member } from './group.ts';
-import type { Rewards } from './rewards.ts';
+import { NO_DETAILS, NO_REWARDS, type RewardDetails } from './rewards.ts';
 import { VersionOrder } from './version-order.ts';
 
 /** How long sessions that a group did not wait for are known by the group's name: later ones begin a new group. */
@@ -120,8 +120,8 @@ export class Book {
       session,
       startedAtMs: nowMs,
       state: 'open',
-      reward: null,
       isRewarded: false,
+      rewards: NO_REWARDS,
       dropped: null,
       versions: [],
     };
@@ -175,7 +175,7 @@ export class Book {
     this.#change('groups', String(group.id), null);
     if (reason === null) counts.acked++;
     else counts.droppedGroups[reason] = (counts.droppedGroups[reason] ?? 0) + 1;
-    for (const { session, dropped, state } of group.members) {
+    for (const { session, dropped, state, rewards } of group.members) {
       const why = dropped ?? reason;
       if (why === null) counts.ackedMembers++;
       else this.dropMember(why);
@@ -185,7 +185,7 @@ export class Book {
       const past: Past = state === 'cancelled' ? 'cancelled' : why === null ? 'delivered' : 'dropped';
       const member = tenantKey(group.tenant, session);
       this.#change('past', member, past);
-      this.#change('rewards', member, null);
+      if (rewards.hasDetails) this.#change('rewards', member, null);
     }
     this.counted();
   }
@@ -204,13 +204,14 @@ export class Book {
     if (this.versions.add(name)) this.#change('versions', name, String(this.nextId(nowMs)));
   }
 
-  async rewardsOf(session: string, tenant: string): Promise<Rewards | null> {
+  async detailsOf({ session, rewards }: Member, tenant: string): Promise<RewardDetails> {
+    if (!rewards.hasDetails) return NO_DETAILS;
     const json = await this.#records.get(this.#table('rewards'), tenantKey(tenant, session));
-    return json === null ? null : (JSON.parse(json) as Rewards);
+    return json === null ? NO_DETAILS : (JSON.parse(json) as RewardDetails);
   }
 
-  setRewards(session: string, tenant: string, rewards: Rewards): void {
-    this.#change('rewards', tenantKey(tenant, session), JSON.stringify(rewards));
+  setDetails({ session }: Member, tenant: string, details: RewardDetails): void {
+    this.#change('rewards', tenantKey(tenant, session), JSON.stringify(details));
   }
 
   acked(lease: string): void {

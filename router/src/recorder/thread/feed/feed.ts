@@ -14,7 +14,7 @@ import { Book } from './book.ts';
 import { Deliveries } from './deliveries.ts';
 import { type Because, type Group, type Member, groupJson, isComplete, readiness } from './group.ts';
 import { factsOf, groupProblem, memberProblem } from './judge.ts';
-import { NO_REWARDS, type TurnRewards, isReward, rewardsAfter } from './rewards.ts';
+import { type RewardsChange, NO_REWARDS, detailsAfter, isReward, rewardsAfter } from './rewards.ts';
 import { type RowParts, deliveredGroup } from './rows.ts';
 
 export interface FeedParts extends Omit<RowParts, 'store' | 'book'> {
@@ -70,8 +70,10 @@ export class Feed {
     if (past !== null || name === '') return { kind: 'admitted', isMember: false };
     const found = this.#groupFor(tenant, name, size, nowMs);
     if (!('id' in found)) return found;
+    const isNew = found.members.length === 0;
     if (session !== '') this.#book.join(found, session, nowMs);
-    await this.#book.flush(nowMs);
+    // Further members are written with the next change: after a kill their turns tell which group they are in.
+    if (isNew) await this.#book.flush(nowMs);
     return { kind: 'admitted', isMember: true };
   }
 
@@ -137,6 +139,7 @@ export class Feed {
 
   /** A session is over, by its client's word. */
   async ended(name: SessionName, change: RewardChange, nowMs: number): Promise<SessionEnded> {
+    if (this.#book.groupsOf(name.session, name.tenant).length === 0) await this.#joinByTurns(name, nowMs);
     const groups = this.#book.groupsOf(name.session, name.tenant);
     for (const group of groups) {
       const member = memberOf(group, name.session);
@@ -148,21 +151,23 @@ export class Feed {
   }
 
   /** Gives a session rewards, until a consumer has its group. */
-  async rewarded({ session, tenant }: SessionName, change: TurnRewards, nowMs: number): Promise<SessionEnded> {
+  async rewarded({ session, tenant }: SessionName, change: RewardsChange, nowMs: number): Promise<SessionEnded> {
     const groups = this.#book.groupsOf(session, tenant);
     let isTaken = false;
     for (const group of groups) {
-      const before = (await this.#book.rewardsOf(session, group.tenant)) ?? NO_REWARDS;
-      const after = rewardsAfter(before, change);
-      if (after === before) continue;
+      const member = memberOf(group, session);
+      const after = rewardsAfter(member.rewards, change);
+      if (after === null) continue;
       if (group.state === 'leased') {
         isTaken = true;
         continue;
       }
-      const member = memberOf(group, session);
-      member.reward = after.reward;
+      if (change.details !== undefined) {
+        const before = await this.#book.detailsOf(member, group.tenant);
+        this.#book.setDetails(member, group.tenant, detailsAfter(before, change.details));
+      }
+      member.rewards = after;
       member.isRewarded = isReward(after);
-      this.#book.setRewards(session, group.tenant, after);
       this.#book.save(group);
     }
     await this.#look(groups, nowMs);
@@ -243,6 +248,15 @@ export class Feed {
     );
   }
 
+  /** A router before this one was killed between a request of the session and the next record of its group. */
+  async #joinByTurns({ session, tenant }: SessionName, nowMs: number): Promise<void> {
+    const [turn] = await this.#parts.writer.store.newest({ session, tenant, limit: 1 });
+    if (turn === undefined || turn.group === '') return;
+    const group = this.#book.newestNamed(turn.tenant, turn.group);
+    const isWaiting = group?.state === 'open' && group.members.length < group.size;
+    if (isWaiting && (await this.#book.pastOf(session, turn.tenant)) === null) this.#book.join(group, session, nowMs);
+  }
+
   /** After a restart: sessions whose end is stored, and was not yet known to the feed. */
   async #readEnds(group: Group, nowMs: number): Promise<void> {
     const { store } = this.#parts.writer;
@@ -252,9 +266,8 @@ export class Feed {
       member.state = 'finished';
       const { reward } = head.outcome;
       if (reward !== null && !member.isRewarded) {
-        member.reward = reward;
+        member.rewards = { ...NO_REWARDS, reward };
         member.isRewarded = true;
-        this.#book.setRewards(member.session, group.tenant, { ...NO_REWARDS, reward });
       }
       this.#book.save(group);
     }

@@ -1,4 +1,5 @@
 import type { DropReason, FeedOptions } from '../../shared/feed.ts';
+import type { MemberRewards } from './rewards.ts';
 
 /** A session of a group. */
 export interface Member {
@@ -6,10 +7,9 @@ export interface Member {
   /** Unix ms. */
   readonly startedAtMs: number;
   state: 'open' | 'finished' | 'cancelled';
-  /** null: it has no single number. */
-  reward: number | null;
   /** A reward of any form was given. */
   isRewarded: boolean;
+  rewards: MemberRewards;
   /** Why it is not delivered; null: it is, as far as is known. */
   dropped: DropReason | null;
   /** As judged when the group was complete: the versions of the weights that sampled its tokens. */
@@ -90,7 +90,8 @@ export function groupJson(group: Group, options: FeedOptions) {
       session: member.session,
       state: member.state,
       started_at_ms: member.startedAtMs,
-      reward: member.reward,
+      reward: member.rewards.reward,
+      rewards: member.rewards.named,
       waits_for: waitsFor(member),
       dropped: member.dropped,
     })),

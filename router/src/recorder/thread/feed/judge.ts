@@ -51,6 +51,7 @@ export function groupProblem(group: Group, options: FeedOptions): DropReason | n
   }
   const [first] = delivered;
   const isConstant =
-    delivered.length > 1 && delivered.every(({ reward }) => reward !== null && reward === first!.reward);
+    delivered.length > 1 &&
+    delivered.every(({ rewards: { reward } }) => reward !== null && reward === first!.rewards.reward);
   return options.dropConstantReward && isConstant ? 'constant_reward' : null;
 }

@@ -4,7 +4,7 @@ import { type TrajectoryStore, turnsOf } from '../store/store.ts';
 import { type Trajectory } from '../export/trajectory.ts';
 import { noProgress, walk } from '../export/walk.ts';
 import type { SessionName } from '../../shared/turn.ts';
-import type { TurnRewards } from './rewards.ts';
+import type { RewardsChange } from './rewards.ts';
 
 const numbers = z.array(z.number());
 
@@ -22,7 +22,7 @@ export async function readReward(
   bytes: Uint8Array,
   name: SessionName,
   store: TrajectoryStore,
-): Promise<TurnRewards | string> {
+): Promise<RewardsChange | string> {
   const { data, problem } = checkJson(body, Buffer.from(bytes).toString());
   if (problem !== null) return problem;
   const { id, reward, rewards, turn_rewards: ofTurns, token_rewards: ofTokens } = data;
@@ -41,7 +41,7 @@ export async function readReward(
   if (typeof tokens === 'string') return tokens;
   const missing = [...Object.keys(turns), ...Object.keys(tokens)].find((turn) => !known.has(turn));
   if (missing !== undefined) return `The session has no turn '${missing}'.`;
-  return { ...change, turns, tokens };
+  return { ...change, details: { turns, tokens } };
 }
 
 /** The trajectory that ends with the newest turn; null: the session has none. */

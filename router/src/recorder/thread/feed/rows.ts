@@ -8,7 +8,7 @@ import { type TrajectoryStore, outlineOf } from '../store/store.ts';
 import type { Book } from './book.ts';
 import { type Group, type Member, deliveredOf } from './group.ts';
 import { factsOf } from './judge.ts';
-import { NO_REWARDS, type Rewards } from './rewards.ts';
+import type { RewardDetails } from './rewards.ts';
 
 /** A trajectory of a group. */
 export interface Row {
@@ -69,12 +69,12 @@ export async function deliveredGroup(group: Group, parts: RowParts): Promise<Del
   const names = new Map<string, number>();
   const rows: Row[] = [];
   for (const member of deliveredOf(group)) {
-    const rewards = (await book.rewardsOf(member.session, group.tenant)) ?? NO_REWARDS;
+    const details = await book.detailsOf(member, group.tenant);
     const progress = noProgress();
     const query = { session: member.session, tenant: group.tenant };
     let found = 0;
     for await (const trajectory of walk(store, query, progress)) {
-      rows.push(await rowOf(trajectory, rewards, names, parts));
+      rows.push(await rowOf(trajectory, member, details, names, parts));
       found++;
     }
     if (found === 0 || Object.keys(progress.leftOut).length > 0) drop(member, rows, found);
@@ -91,7 +91,8 @@ function drop(member: Member, rows: Row[], found: number): void {
 
 async function rowOf(
   trajectory: Trajectory,
-  { reward, rewards, turns: turnRewards, tokens }: Rewards,
+  { rewards }: Member,
+  details: RewardDetails,
   names: Map<string, number>,
   { book, experts }: RowParts,
 ): Promise<Row> {
@@ -114,10 +115,10 @@ async function rowOf(
     logprobs: trajectory.logprobs,
     versions,
     lag,
-    reward,
-    rewards,
-    turnRewards: bounds.map(({ id }) => turnRewards[id] ?? null),
-    tokenRewards: tokenRewardsOf(trajectory, bounds, tokens),
+    reward: rewards.reward,
+    rewards: rewards.named,
+    turnRewards: bounds.map(({ id }) => details.turns[id] ?? null),
+    tokenRewards: tokenRewardsOf(trajectory, bounds, details.tokens),
     turns: bounds,
     flags: factsOf(turns.map(outlineOf))?.flags ?? [],
     labels: trajectory.outcome?.labels ?? [],
@@ -141,7 +142,7 @@ function boundsOf({ ids, turns }: Trajectory): RowTurn[] {
 function tokenRewardsOf(
   { ids, mask }: Trajectory,
   bounds: readonly RowTurn[],
-  tokens: Rewards['tokens'],
+  tokens: RewardDetails['tokens'],
 ): Float64Array | null {
   if (bounds.every(({ id }) => tokens[id] === undefined)) return null;
   const rewards = new Float64Array(ids.length).fill(NaN);

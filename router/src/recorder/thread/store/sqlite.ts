@@ -160,6 +160,7 @@ export class SqliteStore implements TrajectoryStore {
 
   close(): void {
     this.#statements.clear();
+    this.records.close();
     this.#db.close();
   }
 
