@@ -2,7 +2,7 @@
 // second, and what a gigabyte of pending groups adds to the memory of the router.
 import { type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent, type IncomingMessage, request } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,6 +21,7 @@ const PACED_PER_SEC = 200;
 const PACED_SECS = 20;
 /** 104 KB in the store. */
 const LONG_TOKENS = 8_000;
+const SHORT_TOKENS = 460;
 const PENDING_TURNS = Number(process.argv[2] ?? 10_400);
 
 const feed = `feed:{"groupSize":${GROUP}}`;
@@ -90,11 +91,7 @@ function consume(take: (group: string, atMs: number) => void): () => void {
   return () => (isOver = true);
 }
 
-async function withRouter<T>(
-  engine: string,
-  plugins: readonly string[],
-  work: (child: ChildProcess, dataDir: string) => Promise<T>,
-) {
+async function withRouter<T>(engine: string, plugins: readonly string[], work: (child: ChildProcess) => Promise<T>) {
   const folder = mkdtempSync(join(tmpdir(), 'turnout-bench-'));
   writeTokenizer(folder);
   const dataDir = join(folder, 'data');
@@ -104,7 +101,7 @@ async function withRouter<T>(
   port = own;
   asked = 0;
   try {
-    return await work(child, dataDir);
+    return await work(child);
   } finally {
     child.kill('SIGKILL');
     await once(child, 'exit');
@@ -114,11 +111,11 @@ async function withRouter<T>(
 
 /** µs of CPU of all threads of the router per turn. */
 async function cost(child: ChildProcess): Promise<number[]> {
-  await turns(WARM_UP, 460);
+  await turns(WARM_UP, SHORT_TOKENS);
   const micros: number[] = [];
   for (let round = 0; round < ROUNDS; round++) {
     const before = readCpu([child.pid!]);
-    await turns(TURNS, 460);
+    await turns(TURNS, SHORT_TOKENS);
     micros.push(cpuMicroseconds(before, readCpu([child.pid!])) / TURNS);
   }
   return micros;
@@ -132,7 +129,7 @@ async function delays(): Promise<number[]> {
   const left = new Map<number, number>();
   const work: Promise<void>[] = [];
   const session = async (): Promise<void> => {
-    const number = await turn(460, false);
+    const number = await turn(SHORT_TOKENS, false);
     const group = Math.floor(number / GROUP);
     const others = (left.get(group) ?? GROUP) - 1;
     left.set(group, others);
@@ -152,44 +149,61 @@ async function delays(): Promise<number[]> {
   return late.toSorted((a, b) => a - b);
 }
 
-/** Resident MB of the router with a tenth of the turns pending, and with all of them; and the size of the store in MB. */
-async function memory(child: ChildProcess, dataDir: string): Promise<readonly [number, number, number]> {
+/** Resident MB of the router with a tenth of the turns pending, and with all of them; and the size of the stored turns in MB. */
+async function memory(child: ChildProcess): Promise<readonly [number, number, number]> {
   const resident = (): number => residentBytes([child.pid!]) / 1_048_576;
   await turns(PENDING_TURNS / 10, LONG_TOKENS);
   const before = resident();
   await turns(PENDING_TURNS - PENDING_TURNS / 10, LONG_TOKENS);
-  return [before, resident(), statSync(join(dataDir, 'trajectories.sqlite')).size / 1_048_576];
+  const metrics = await textOf(await call('GET', '/metrics'));
+  const stored = Number(/^turnout_trajectory_bytes (.*)$/m.exec(metrics)?.[1]) / 1_048_576;
+  return [before, resident(), stored];
 }
 
 const at = (sorted: readonly number[], part: number): string =>
   sorted[Math.floor((sorted.length - 1) * part)]!.toFixed(1);
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
-const { child: engine, found } = await startNode(
-  [join(import.meta.dirname, '../radix-tree/engine.ts'), '460'],
-  /(\d+)\n/,
-);
-const engineUrl = `http://127.0.0.1:${found}`;
+/** An engine at almost no cost, which counts so many prompt tokens. */
+const engineFor = async (tokens: number): Promise<string> => {
+  const program = join(import.meta.dirname, '../radix-tree/engine.ts');
+  return `http://127.0.0.1:${(await startNode([program, String(tokens)], /(\d+)\n/)).found}`;
+};
+
+/** What is measured would be nothing where no group is made. */
+async function check(what: 'acked' | 'ready', atLeast: number): Promise<void> {
+  const stats = JSON.parse(await textOf(await call('GET', '/feed/stats'))) as Record<string, number>;
+  if (stats[what]! < atLeast) throw new Error(`${what}: ${JSON.stringify(stats)}`);
+}
+
+const short = await engineFor(SHORT_TOKENS);
 say(machine());
 const tree = 'radix-tree:{"verify":false}';
 const costs = {
-  'radix-tree': await withRouter(engineUrl, [tree], cost),
-  'radix-tree and feed, with a consumer': await withRouter(engineUrl, [tree, feed], async (child) => {
+  'radix-tree': await withRouter(short, [tree], cost),
+  'radix-tree and feed, with a consumer': await withRouter(short, [tree, feed], async (child) => {
     const stop = consume(() => {});
-    return cost(child).finally(stop);
+    const micros = await cost(child);
+    await check('acked', (ROUNDS * TURNS) / GROUP);
+    stop();
+    return micros;
   }),
 };
 for (const [name, micros] of Object.entries(costs))
   say(`${name}: ${median(micros).toFixed(0)} µs of CPU a turn (${micros.map((one) => one.toFixed(0)).join(' ')})`);
-const late = await withRouter(engineUrl, [tree, feed], delays);
+const late = await withRouter(short, [tree, feed], delays);
 say(
   `a finished group is with its consumer after ${at(late, 0.5)} ms (p99 ${at(late, 0.99)} ms, ${late.length} groups, ${PACED_PER_SEC} turns a second)`,
 );
+const long = await engineFor(LONG_TOKENS);
 for (const plugins of [[tree], [tree, feed]]) {
-  const [before, after, stored] = await withRouter(engineUrl, plugins, memory);
+  const [before, after, stored] = await withRouter(long, plugins, async (child) => {
+    const measured = await memory(child);
+    if (plugins.length > 1) await check('ready', PENDING_TURNS / GROUP - 1);
+    return measured;
+  });
   say(
     `${plugins.length === 1 ? 'without' : 'with'} the feed: ${before.toFixed(0)} MB, then ${after.toFixed(0)} MB with ${stored.toFixed(0)} MB of turns in the store`,
   );
 }
-engine.kill();
 process.exit(0);
