@@ -8,13 +8,14 @@ import { buildPrograms } from './native.ts';
 import { installPeers } from './peers.ts';
 import { renderReport, type RowResult } from './report.ts';
 import { rows, type Contender, type Row, type SystemName } from './rows.ts';
+import { FEED_ROW, measureFeed } from './feed/measure.ts';
 import { RADIX_ROW, measureRadix } from './radix-tree/measure.ts';
 import { SATURATION_ROW, measureSaturation } from './saturation/measure.ts';
 import { STREAMS_ROW, measureStreams } from './streams.ts';
 import { findSystem, type Found } from './systems.ts';
 
 const usage = `npm run bench -- compare [options]
-  --only ROW,ROW     ${[...rows.map((row) => row.name), STREAMS_ROW, SATURATION_ROW, RADIX_ROW].join(', ')}
+  --only ROW,ROW     ${[...rows.map((row) => row.name), STREAMS_ROW, SATURATION_ROW, RADIX_ROW, FEED_ROW].join(', ')}
   --peers A,B        which peers to measure beside turnout (default: all that are installed; "none" for none)
   --runs N           interleaved runs (5)
   --seconds S        length of one measurement (3)
@@ -42,11 +43,13 @@ const { values } = parseArgs({
 });
 
 /** Rows that are measured differently. */
-const special = new Set([STREAMS_ROW, SATURATION_ROW, RADIX_ROW]);
+const special = new Set([STREAMS_ROW, SATURATION_ROW, RADIX_ROW, FEED_ROW]);
 const isChosen = (name: string): boolean => values.only?.split(',').includes(name) ?? true;
 
 /** Takes about as long as the other rows. */
 const RADIX_REQUESTS = 10_000;
+/** A gigabyte of groups. */
+const FEED_PENDING_TURNS = 10_400;
 
 function chosenRows(): Row[] {
   const names = values.only?.split(',').filter((name) => !special.has(name)) ?? rows.map((row) => row.name);
@@ -118,6 +121,7 @@ async function main(): Promise<void> {
   const radix = isChosen(RADIX_ROW)
     ? await measureRadix({ requests: RADIX_REQUESTS, rounds: runs, folder: join(folder, RADIX_ROW), say })
     : null;
+  const feed = isChosen(FEED_ROW) ? await measureFeed(FEED_PENDING_TURNS, say) : null;
 
   const isWhole =
     values.only === undefined &&
@@ -126,7 +130,7 @@ async function main(): Promise<void> {
     values.before === undefined &&
     runs >= 5;
   const file = values.out ?? (isWhole ? join(import.meta.dirname, 'report.md') : undefined);
-  const report = renderReport(results, { streams, saturation, radix }, { runs, seconds });
+  const report = renderReport(results, { streams, saturation, radix, feed }, { runs, seconds });
   if (file === undefined) process.stdout.write(report);
   else writeFileSync(file, report);
   if (file !== undefined) say(`written: ${file}`);

@@ -11,6 +11,8 @@ import {
   overPlain,
   radixTarget,
 } from './radix-tree/measure.ts';
+import type { FeedResult } from './feed/measure.ts';
+import { feedSection, feedTargetLines } from './feed/render.ts';
 import { rows, type Row, type Target } from './rows.ts';
 import type { SaturationResult } from './saturation/measure.ts';
 import { saturationSection, saturationTargetLines } from './saturation/render.ts';
@@ -27,6 +29,7 @@ export interface SpecialRows {
   readonly saturation: readonly SaturationResult[];
   /** null: not measured. */
   readonly radix: RadixResult | null;
+  readonly feed: FeedResult | null;
 }
 
 export interface Settings {
@@ -242,7 +245,7 @@ function radixSection(radix: RadixResult | null): string[] {
 
 export function renderReport(
   results: readonly RowResult[],
-  { streams, saturation, radix }: SpecialRows,
+  { streams, saturation, radix, feed }: SpecialRows,
   settings: Settings,
 ): string {
   const targets = results.flatMap((result) => result.row.targets.map((target) => targetLine(result, target)));
@@ -253,12 +256,19 @@ export function renderReport(
     '## Targets',
     table(
       ['work', 'subject', 'target', 'measured', 'met?'],
-      [...targets, ...streamTargetLines(streams), ...saturationTargetLines(saturation), ...radixTargetLines(radix)],
+      [
+        ...targets,
+        ...streamTargetLines(streams),
+        ...saturationTargetLines(saturation),
+        ...radixTargetLines(radix),
+        ...feedTargetLines(feed),
+      ],
     ),
     ...results.map(section),
     ...streamsSection(streams),
     ...saturationSection(saturation, table),
     ...radixSection(radix),
+    ...feedSection(feed),
     method(settings),
   ].join('\n\n');
 }
