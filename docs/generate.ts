@@ -15,6 +15,7 @@ import { metrics } from '../router/src/observe/metrics.ts';
 import { peerMetrics } from '../router/src/observe/metrics/peers.ts';
 import { phases } from '../router/src/phases/table.ts';
 import { feedMetrics } from '../router/src/recorder/tap/feed/metrics.ts';
+import { feedOptions } from '../router/src/recorder/tap/feed/options.ts';
 import { chatMetrics, treeCounters, treeFailures, treeGauges } from '../router/src/recorder/tap/metrics.ts';
 
 /** Writes `docs/reference/` from the tables in the code: `npm run docs`. A test fails when they differ. */
@@ -183,6 +184,59 @@ ${table(['path', 'goes to', 'key', 'after success'], rows)}
 `;
 }
 
+/** The part of JSON Schema that options of plugins use. */
+interface ValueSchema {
+  readonly type?: string;
+  readonly enum?: readonly string[];
+  readonly anyOf?: readonly ValueSchema[];
+  readonly items?: ValueSchema;
+  readonly pattern?: string;
+  readonly minimum?: number;
+  readonly maximum?: number;
+}
+
+const typeNames: Readonly<Record<string, string>> = {
+  boolean: '`true` or `false`',
+  integer: 'whole number',
+  null: 'null',
+  number: 'number',
+};
+
+/** The values of an option, in words. */
+function valuesOf({ type = '', enum: names, anyOf, items, pattern, minimum, maximum }: ValueSchema): string {
+  if (anyOf !== undefined) return anyOf.map(valuesOf).join(', or ');
+  if (items !== undefined) return `list of ${valuesOf(items)}`;
+  if (names !== undefined) return names.map((name) => `\`"${name}"\``).join(', ');
+  if (pattern !== undefined) return `text that matches \`${pattern}\``;
+  const name = typeNames[type];
+  if (name === undefined) throw new Error(`docs/generate.ts has no words for the type '${type}'`);
+  // zod gives integers the bounds of JavaScript.
+  const most = maximum === undefined || maximum === Number.MAX_SAFE_INTEGER ? '' : ` to ${maximum}`;
+  return minimum === undefined ? name : `${name} from ${minimum}${most}`;
+}
+
+function feedPage(): string {
+  const { properties = {} } = z.toJSONSchema(feedOptions, { io: 'input' }) as {
+    readonly properties?: Readonly<
+      Record<string, ValueSchema & { readonly default: unknown; readonly description: string }>
+    >;
+  };
+  const rows = Object.entries(properties).map(([name, schema]) => [
+    `\`${name}\``,
+    valuesOf(schema),
+    `\`${JSON.stringify(schema.default)}\``,
+    schema.description,
+  ]);
+  return `# Options of the plugin \`feed\`
+
+Generated from \`router/src/recorder/tap/feed/options.ts\`. The options are JSON after the name of the plugin:
+\`--plugin 'feed:{"groupSize": 8, "needsReward": true}'\`. A new value needs a restart of the router. An unknown option stops the start.
+[Guide](../guides/feed.md).
+
+${table(['option', 'values', 'default', 'meaning'], rows)}
+`;
+}
+
 const textOf = (value: unknown): string => (Array.isArray(value) ? value.map(String).join(' ') : String(value));
 const settingsOf = (held: Values): string =>
   Object.entries(held)
@@ -253,6 +307,7 @@ export const pages: Readonly<Record<string, () => string>> = {
   'turnout.example.yaml': exampleFile,
   'metrics.md': metricsPage,
   'errors.md': errorsPage,
+  'feed.md': feedPage,
   'endpoints.md': endpointsPage,
   'compat-sglang.md': () => compatPage(sglang),
   'compat-vllm.md': () => compatPage(vllm),

@@ -17,6 +17,7 @@ const sections: Readonly<Record<string, readonly string[]>> = {
     'guides/exact-tokens',
     'guides/chat-sessions',
     'guides/trajectories',
+    'guides/feed',
     'guides/weight-swaps',
     'guides/snapshots',
     'guides/rollout-fields',
