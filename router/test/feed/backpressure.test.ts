@@ -17,6 +17,8 @@ test('no new group begins while too many are pending; members of groups that beg
   assert.equal(refused.headers.get('x-turnout-error'), 'feed_full');
   assert.equal(refused.headers.get('retry-after'), '5');
   assert.match(said, /2 groups are pending, and 2 may be/);
+  const declared = await scene.post('/groups', { group: 'g3', size: 1 });
+  assert.equal(declared.status, 429, declared.text);
   assert.equal((await scene.turn('g0-b', 'g0')).status, 200);
   assert.equal((await scene.turn('g0-a', 'g0')).status, 200);
   for (const session of ['g0-a', 'g0-b']) await scene.finish(session);
@@ -26,7 +28,7 @@ test('no new group begins while too many are pending; members of groups that beg
   assert.equal((await scene.turn('g2-a', 'g2')).status, 200);
   await until('the metrics have it', async () => {
     const { text } = await scene.get('/metrics');
-    return text.includes('turnout_feed_full_total 2\n') && text.includes('turnout_feed_groups{state="open"} 2\n');
+    return text.includes('turnout_feed_full_total 3\n') && text.includes('turnout_feed_groups{state="open"} 2\n');
   });
 });
 

@@ -113,3 +113,23 @@ test('a member whose turns are deleted while its group waits is not delivered', 
   assert.deepEqual([stats.droppedGroups, stats.droppedMembers], [{ incomplete: 1 }, { incomplete: 3 }]);
   assertSums(stats);
 });
+
+test('versions that an engine names after its response count', async (t) => {
+  const kind = { kind: 'vllm', weightVersion: 'step-0' } as const;
+  const plugin = ['radix-tree:{"completions":true}', 'feed:{"groupSize":1,"maxLag":0}'];
+  const scene = await startFeedScene(t, {}, { sim: kind, router: { plugin } });
+  const body = { prompt: 'What is of ten?', max_tokens: 4, logprobs: 0 };
+  for (const version of ['step-1', 'step-2']) {
+    const json = { 'content-type': 'application/json' };
+    assert.equal((await scene.post('/update_weight_version', { new_version: version }, json)).status, 200);
+    const headers = { 'x-session-id': version, 'x-turnout-group': version };
+    const { status, text } = await scene.post('/v1/completions', body, headers);
+    assert.equal(status, 200, text);
+    // Waits until the engine has named its weights: after the next update it could not.
+    await scene.get(`/trajectories/${version}`);
+    await scene.finish(version);
+  }
+  const [newest, ...others] = await scene.take('wait_secs=20');
+  assert.deepEqual([newest!.group, newest!.version, others], ['step-2', 'step-2', []]);
+  assert.deepEqual((await scene.stats()).droppedGroups, { stale: 1 });
+});

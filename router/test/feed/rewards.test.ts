@@ -106,7 +106,16 @@ test('an end that is said again changes nothing, also after the group was taken'
   const [group] = await scene.take();
   await scene.finish('s', { reward: 1 });
   await scene.finish('s');
-  const other = await scene.post('/sessions/s/finish', { reward: 2 });
-  assert.equal(other.status, 409, other.text);
+  const isRefused = async (): Promise<void> => {
+    const other = await scene.post('/sessions/s/finish', { reward: 2 });
+    assert.equal(other.status, 409, other.text);
+    assert.equal((await scene.post('/trajectories/s/reward', { reward: 2 })).status, 409);
+    const { reward: exported } = JSON.parse((await scene.get('/trajectories/s')).text) as { reward: number };
+    assert.equal(exported, 1, 'an export has what the consumer has');
+  };
+  await isRefused();
   await scene.ack(group!);
+  await isRefused();
+  await scene.finish('s', { reward: 1 });
+  assert.equal((await scene.post('/trajectories/s/reward', { reward: 1 })).status, 200);
 });

@@ -55,6 +55,8 @@ export interface FeedEntry {
   readonly group: string;
   /** null: the request does not say it. */
   readonly size: number | null;
+  /** It has waited for room. */
+  readonly isAgain: boolean;
 }
 
 /** Whether a request may pass. */

@@ -50,7 +50,7 @@ export async function recorderCalls(options: RecorderOptions) {
   };
   const feed = feedCalls({ writer, dataDir, tokenizerPath: options.tokenizerPath, recorded });
   const stored = storeCalls({
-    feedEnded: feed.ended,
+    feed: feed.ends,
     writer,
     dataDir,
     recorded,

@@ -55,8 +55,8 @@ export class FeedGate {
     if (session !== '' && this.#known.get(key) === 'admitted') return null;
     const size = x.head.get('x-turnout-group-size');
     const entry = { tenant: x.tenant, session, group: groupOf(x), size: size === undefined ? null : Number(size) };
-    for (;;) {
-      const verdict: FeedVerdict = await this.#parts.thread.ask('feedAdmit', entry);
+    for (let isAgain = false; ; isAgain = true) {
+      const verdict: FeedVerdict = await this.#parts.thread.ask('feedAdmit', { ...entry, isAgain });
       if (verdict.kind === 'admitted' || verdict.kind === 'cancelled') this.#remember(key, verdict.kind);
       if (verdict.kind === 'admitted') return null;
       if (verdict.kind === 'cancelled') throw refused('session_cancelled', verdict.message);

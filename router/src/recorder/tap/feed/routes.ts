@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { boundedKey } from '../../../classify/routing-keys.ts';
 import { checkInput, checkJson } from '../../../config/check-input.ts';
 import type { Exchange } from '../../../exchange.ts';
-import { type ErrorCode, errorTable } from '../../../kit/errors.ts';
+import { type ErrorCode, RouterError } from '../../../kit/errors.ts';
 import type { FeedTake } from '../../thread/feed/feed-calls.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 
@@ -99,13 +99,14 @@ export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
     const asked = checkJson(declared, await c.req.text());
     if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
     const { group: name, size, sessions } = asked.data;
-    const problem = await thread.ask('feedDeclare', {
+    const verdict = await thread.ask('feedDeclare', {
       name,
       size,
       sessions,
       tenant: ownTenant(c, c.req.query('tenant')),
     });
-    return problem === '' ? c.json({ group: name, size, sessions }) : refuse(c, 'bad_request', problem);
+    if (verdict.kind === 'admitted') return c.json({ group: name, size, sessions });
+    return refuse(c, verdict.kind === 'full' ? 'feed_full' : 'bad_request', verdict.message);
   });
 
   routes.get('/groups/:name{.+}', async (c) => {
@@ -138,8 +139,11 @@ export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
 const sendJson = (c: Context, bytes: Uint8Array): Response =>
   c.body(Buffer.from(bytes), 200, { 'content-type': 'application/json' });
 
-const refuse = (c: Context, code: ErrorCode, message: string): Response =>
-  c.json({ error: message, code }, errorTable[code].status as 400, { 'x-turnout-error': code });
+function refuse(c: Context, code: ErrorCode, message: string): Response {
+  const { status, retryAfterSecs } = new RouterError(code, message);
+  const after = retryAfterSecs > 0 ? { 'retry-after': String(retryAfterSecs) } : {};
+  return c.json({ error: message, code }, status as 400, { 'x-turnout-error': code, ...after });
+}
 
 /** Groups as soon as there are some. A consumer that disconnects gives those back that were not sent. */
 function groupStream(thread: RecorderThread, take: FeedTake): ReadableStream<Uint8Array> {

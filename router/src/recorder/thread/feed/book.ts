@@ -2,7 +2,7 @@ import type { DropReason, FeedOptions } from '../../shared/feed.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
 import type { RecordChange, RecordTables } from '../store/records.ts';
 import type { Group, Member } from './group.ts';
-import { NO_DETAILS, NO_REWARDS, type RewardDetails } from './rewards.ts';
+import { type MemberRewards, NO_DETAILS, NO_REWARDS, type RewardDetails } from './rewards.ts';
 import { VersionOrder } from './version-order.ts';
 
 /** How long sessions that a group did not wait for are known by the group's name: later ones begin a new group. */
@@ -36,8 +36,11 @@ interface Latecomers {
   readonly untilMs: number;
 }
 
-/** What became of a session whose group is over. */
-export type Past = 'delivered' | 'dropped' | 'cancelled';
+/** What is known of a session whose group is over. */
+export interface Past {
+  readonly isCancelled: boolean;
+  readonly rewards: MemberRewards;
+}
 
 /** The groups of the feed in memory, and their records, which the next process reads. */
 export class Book {
@@ -182,10 +185,8 @@ export class Book {
       const left = (this.#bySession.get(session) ?? []).filter((other) => other !== group);
       if (left.length > 0) this.#bySession.set(session, left);
       else this.#bySession.delete(session);
-      const past: Past = state === 'cancelled' ? 'cancelled' : why === null ? 'delivered' : 'dropped';
-      const member = tenantKey(group.tenant, session);
-      this.#change('past', member, past);
-      if (rewards.hasDetails) this.#change('rewards', member, null);
+      this.setPast(session, group.tenant, { isCancelled: state === 'cancelled', rewards });
+      if (rewards.hasDetails) this.#change('rewards', tenantKey(group.tenant, session), null);
     }
     this.counted();
   }
@@ -197,7 +198,12 @@ export class Book {
 
   /** @returns null: the session is in no group that is over */
   async pastOf(session: string, tenant: string): Promise<Past | null> {
-    return (await this.#records.get(this.#table('past'), tenantKey(tenant, session))) as Past | null;
+    const json = await this.#records.get(this.#table('past'), tenantKey(tenant, session));
+    return json === null ? null : (JSON.parse(json) as Past);
+  }
+
+  setPast(session: string, tenant: string, past: Past): void {
+    this.#change('past', tenantKey(tenant, session), JSON.stringify(past));
   }
 
   addVersion(name: string, nowMs: number): void {

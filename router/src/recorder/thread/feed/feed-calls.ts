@@ -3,7 +3,6 @@ import type { ChatName, SessionName } from '../../shared/turn.ts';
 import { ByteStreams } from '../export/byte-streams.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { AckResult, Take } from './deliveries.ts';
-import type { SessionEnded } from '../store/store-calls.ts';
 import type { Feed } from './feed.ts';
 
 export type FeedFormat = 'ndjson' | 'arrow';
@@ -59,7 +58,6 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       feed = begun;
     },
     feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admit(entry, Date.now()),
-    /** @returns what is wrong; '': nothing */
     feedDeclare: (group: { tenant: string; name: string; size: number; sessions: readonly string[] }) =>
       begun().declare(group, Date.now()),
     feedClose: ({ name, tenant }: { name: string; tenant: string | undefined }): Promise<boolean> =>
@@ -69,14 +67,10 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       const { readReward } = await import('./reward-body.ts');
       const change = await readReward(body, name, writer.store);
       if (typeof change === 'string') return { code: 'bad_request', message: change };
-      const { known, isTaken } = await begun().rewarded(name, change, Date.now());
       const { session } = name;
-      if (isTaken || (known === 0 && (await begun().isPast(name))))
-        return {
-          code: 'group_taken',
-          message: `A consumer has the group of session '${session}': its rewards can't change any more.`,
-        };
-      if (known > 0) return { code: null, message: '' };
+      if (await begun().isTaken(name, change)) return { code: 'group_taken', message: takenMessage(session) };
+      const known = await begun().rewarded(name, change, Date.now());
+      if (known > 0 || (await begun().isPast(name))) return { code: null, message: '' };
       return { code: 'session_not_found', message: `No group has the session '${session}'.` };
     },
     feedGroups({ tenant, name, limit, after }: FeedGroups): Uint8Array {
@@ -123,8 +117,15 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
   };
   return {
     calls,
-    /** @returns null: there is no feed */
-    ended: (name: SessionName, change: RewardChange): Promise<SessionEnded> | null =>
-      feed?.ended(name, change, Date.now()) ?? null,
+    /** What the ends of sessions need of the feed; without one no group has them. */
+    ends: {
+      isTaken: (name: SessionName, change: RewardChange): Promise<boolean> =>
+        feed?.isTaken(name, { ...change, id: '' }) ?? Promise.resolve(false),
+      ended: (name: SessionName, change: RewardChange): Promise<number> =>
+        feed?.ended(name, change, Date.now()) ?? Promise.resolve(0),
+    },
   };
 }
+
+const takenMessage = (session: string): string =>
+  `A consumer has the group of session '${session}': its rewards can't change any more.`;

@@ -109,7 +109,7 @@ class World {
   }
 
   async #turn(session: string, group: string): Promise<void> {
-    const verdict = await this.#feed.admit({ tenant: '', session, group, size: null }, this.#nowMs);
+    const verdict = await this.#feed.admit({ tenant: '', session, group, size: null, isAgain: false }, this.#nowMs);
     if (verdict.kind !== 'admitted') return;
     const versions = [{ version: `v${this.#version}`, from: 2, to: 4 }];
     this.#writer.put(turnOf({ session, group, versions, startedAtMs: this.#nowMs }));

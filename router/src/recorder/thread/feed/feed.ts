@@ -6,11 +6,10 @@ import {
   type RewardChange,
   pendingLimit,
 } from '../../shared/feed.ts';
-import type { ChatName, SessionName, Turn } from '../../shared/turn.ts';
-import type { SessionEnded } from '../store/store-calls.ts';
+import type { ChatName, SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
-import { Book } from './book.ts';
+import { Book, type Past } from './book.ts';
 import { Deliveries } from './deliveries.ts';
 import { type Because, type Group, type Member, groupJson, isComplete, readiness } from './group.ts';
 import { factsOf, groupProblem, memberProblem } from './judge.ts';
@@ -59,17 +58,24 @@ export class Feed {
 
   /** What a request with these headers is to the feed. A group begins, or gets a member, by it. */
   async admit(entry: FeedEntry, nowMs: number): Promise<FeedVerdict> {
-    const { tenant, session, group: name, size } = entry;
+    const { tenant, session, group: name } = entry;
     const [known] = session === '' ? [] : this.#book.groupsOf(session, tenant);
     if (known !== undefined) {
       const { state } = known.members.find((member) => member.session === session)!;
       return state === 'cancelled' ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isMember: true };
     }
     const past = session === '' ? null : await this.#book.pastOf(session, tenant);
-    if (past === 'cancelled') return { kind: 'cancelled', message: CANCELLED };
+    if (past?.isCancelled === true) return { kind: 'cancelled', message: CANCELLED };
     if (past !== null || name === '') return { kind: 'admitted', isMember: false };
-    const found = this.#groupFor(tenant, name, size, nowMs);
-    if (!('id' in found)) return found;
+    const found = this.#groupFor(entry, nowMs);
+    if (!('id' in found)) {
+      // A session that its group did not wait for is known by its name from now on.
+      const isLate = found.kind === 'cancelled' || found.kind === 'admitted';
+      const was = { isCancelled: found.kind === 'cancelled', rewards: NO_REWARDS };
+      if (isLate && session !== '') this.#book.setPast(session, tenant, was);
+      await this.#book.flush(nowMs);
+      return found;
+    }
     const isNew = found.members.length === 0;
     if (session !== '') this.#book.join(found, session, nowMs);
     // Further members are written with the next change: after a kill their turns tell which group they are in.
@@ -78,7 +84,7 @@ export class Feed {
   }
 
   /** @returns a group that takes another session, or why there is none */
-  #groupFor(tenant: string, name: string, size: number | null, nowMs: number): Group | FeedVerdict {
+  #groupFor({ tenant, group: name, size, isAgain }: FeedEntry, nowMs: number): Group | FeedVerdict {
     const group = this.#book.newestNamed(tenant, name);
     if (group?.state === 'open' && group.members.length < group.size) {
       if (size === null || size === group.size) return group;
@@ -99,9 +105,8 @@ export class Feed {
       return { kind: 'invalid', message };
     }
     if (this.isFull) {
-      this.#book.counts.refused++;
-      const message = `${this.#book.groups.size} groups are pending, and ${pendingLimit(options)} may be: the trainer has to take groups before another one begins.`;
-      return { kind: 'full', message };
+      if (!isAgain) this.#book.counts.refused++;
+      return { kind: 'full', message: this.#fullMessage };
     }
     return this.#book.begin(tenant, name, wanted, nowMs);
   }
@@ -110,35 +115,46 @@ export class Feed {
     return this.#book.groups.size >= pendingLimit(this.#parts.options);
   }
 
-  /** Begins a group with named sessions, whose requests then need no header. @returns what is wrong; '': nothing */
+  get #fullMessage(): string {
+    const limit = pendingLimit(this.#parts.options);
+    return `${this.#book.groups.size} groups are pending, and ${limit} may be: the trainer has to take groups before another one begins.`;
+  }
+
+  /** Begins a group with named sessions, whose requests then need no header. */
   async declare(
     { tenant, name, size, sessions }: { tenant: string; name: string; size: number; sessions: readonly string[] },
     nowMs: number,
-  ): Promise<string> {
+  ): Promise<FeedVerdict> {
+    const wrong = (message: string): FeedVerdict => ({ kind: 'invalid', message });
     const open = this.#book.newestNamed(tenant, name);
     if (open?.state === 'open' && open.members.length < open.size)
-      return `The group '${name}' waits for ${open.size - open.members.length} sessions already.`;
-    if (sessions.length > size) return `The group has ${sessions.length} sessions and the size ${size}.`;
+      return wrong(`The group '${name}' waits for ${open.size - open.members.length} sessions already.`);
+    if (sessions.length > size) return wrong(`The group has ${sessions.length} sessions and the size ${size}.`);
     const taken = sessions.find((session) => this.#book.groupsOf(session, tenant).length > 0);
-    if (taken !== undefined) return `The session '${taken}' is in a group already.`;
-    if (this.isFull) return `${this.#book.groups.size} groups are pending: the trainer has to take groups first.`;
+    if (taken !== undefined) return wrong(`The session '${taken}' is in a group already.`);
+    if (this.isFull) {
+      this.#book.counts.refused++;
+      return { kind: 'full', message: this.#fullMessage };
+    }
     const group = this.#book.begin(tenant, name, size, nowMs);
     for (const session of sessions) this.#book.join(group, session, nowMs);
     await this.#book.flush(nowMs);
-    return '';
+    return { kind: 'admitted', isMember: true };
   }
 
   /** A turn is on its way to the store. A session whose key is in the body joins its group by it. */
-  turnPut({ session, tenant, group: name, versions }: Turn): void {
+  turnPut(turn: Turn | TurnAmendment): void {
     const nowMs = Date.now();
-    for (const { version } of versions) if (version !== null) this.#book.addVersion(version, nowMs);
+    for (const { version } of turn.versions) if (version !== null) this.#book.addVersion(version, nowMs);
+    if (!('session' in turn)) return;
+    const { session, tenant, group: name } = turn;
     if (name === '' || this.#book.groupsOf(session, tenant).length > 0) return;
     const group = this.#book.newestNamed(tenant, name);
     if (group?.state === 'open' && group.members.length < group.size) this.#book.join(group, session, nowMs);
   }
 
-  /** A session is over, by its client's word. */
-  async ended(name: SessionName, change: RewardChange, nowMs: number): Promise<SessionEnded> {
+  /** A session is over, by its client's word. @returns how many groups have a member of that name */
+  async ended(name: SessionName, change: RewardChange, nowMs: number): Promise<number> {
     if (this.#book.groupsOf(name.session, name.tenant).length === 0) await this.#joinByTurns(name, nowMs);
     const groups = this.#book.groupsOf(name.session, name.tenant);
     for (const group of groups) {
@@ -150,18 +166,25 @@ export class Feed {
     return this.rewarded(name, { ...change, id: '' }, nowMs);
   }
 
-  /** Gives a session rewards, until a consumer has its group. */
-  async rewarded({ session, tenant }: SessionName, change: RewardsChange, nowMs: number): Promise<SessionEnded> {
+  /** Whether the rewards would change a group that a consumer has, or had. */
+  async isTaken({ session, tenant }: SessionName, change: RewardsChange): Promise<boolean> {
     const groups = this.#book.groupsOf(session, tenant);
-    let isTaken = false;
+    if (groups.length > 0) {
+      return groups.some(
+        (group) => group.state === 'leased' && rewardsAfter(memberOf(group, session).rewards, change) !== null,
+      );
+    }
+    const pasts = await this.#pastsOf({ session, tenant });
+    return pasts.some((past) => rewardsAfter(past.rewards, change) !== null);
+  }
+
+  /** Gives a session rewards, as far as no consumer has its group. @returns how many groups have a member of that name */
+  async rewarded({ session, tenant }: SessionName, change: RewardsChange, nowMs: number): Promise<number> {
+    const groups = this.#book.groupsOf(session, tenant);
     for (const group of groups) {
       const member = memberOf(group, session);
       const after = rewardsAfter(member.rewards, change);
-      if (after === null) continue;
-      if (group.state === 'leased') {
-        isTaken = true;
-        continue;
-      }
+      if (after === null || group.state === 'leased') continue;
       if (change.details !== undefined) {
         const before = await this.#book.detailsOf(member, group.tenant);
         this.#book.setDetails(member, group.tenant, detailsAfter(before, change.details));
@@ -171,12 +194,19 @@ export class Feed {
       this.#book.save(group);
     }
     await this.#look(groups, nowMs);
-    return { known: groups.length, isTaken };
+    return groups.length;
   }
 
-  /** Whether a group that is over had the session: its rewards can't change any more. */
-  async isPast({ session, tenant = '' }: SessionName): Promise<boolean> {
-    return (await this.#book.pastOf(session, tenant)) !== null;
+  /** Whether a group that is over had the session. */
+  async isPast(name: SessionName): Promise<boolean> {
+    return (await this.#pastsOf(name)).length > 0;
+  }
+
+  async #pastsOf({ session, tenant }: SessionName): Promise<Past[]> {
+    const heads = tenant === undefined ? await this.#parts.writer.store.sessions({ session, limit: 100 }) : [];
+    const tenants = tenant === undefined ? heads.map((head) => head.tenant) : [tenant];
+    const pasts = await Promise.all(tenants.map((each) => this.#book.pastOf(session, each)));
+    return pasts.filter((past) => past !== null);
   }
 
   /** Ends the wait for a group: what is complete is delivered, if it is enough. @returns whether there is such a group */

@@ -16,7 +16,7 @@ test('a store that fails to count at once still reports its state', async () => 
     dataDir: null,
     recorded: () => Promise.resolve(),
     onEnded: none,
-    feedEnded: () => null,
+    feed: { isTaken: () => Promise.resolve(false), ended: () => Promise.resolve(0) },
     counted: () => ({ lostParts: 3, expired: 0, evictedTurns: 0, lostPrompts: 0 }),
   });
   const { turns, bytes, dropped, isFailing } = await calls.storeState();

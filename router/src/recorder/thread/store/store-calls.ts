@@ -27,6 +27,14 @@ export interface SessionEnded {
   readonly isTaken: boolean;
 }
 
+/** The feed, as far as the ends of sessions concern it. */
+interface FeedEnds {
+  /** Whether the rewards come after a consumer has got the group of the session. */
+  isTaken(name: SessionName, change: RewardChange): Promise<boolean>;
+  /** @returns how many groups have a member of that name */
+  ended(name: SessionName, change: RewardChange): Promise<number>;
+}
+
 interface StoreParts {
   readonly writer: TurnWriter;
   readonly dataDir: string | null;
@@ -34,14 +42,13 @@ interface StoreParts {
   readonly recorded: () => Promise<unknown>;
   /** Is called when a session is over; with a name without a tenant for the sessions of all tenants. Further turns may still follow. */
   readonly onEnded: (name: SessionName) => void;
-  /** Ends the session for the feed; null: there is no feed. */
-  readonly feedEnded: (name: SessionName, change: RewardChange) => Promise<SessionEnded> | null;
+  readonly feed: FeedEnds;
   /** What others count; `lostParts`: tensors that could not be kept. */
   readonly counted: () => Pick<StoreState, 'expired' | 'evictedTurns' | 'lostPrompts'> & { readonly lostParts: number };
 }
 
 /** Calls of the recorder thread about stored sessions. */
-export function storeCalls({ writer, dataDir, recorded, onEnded, feedEnded, counted }: StoreParts) {
+export function storeCalls({ writer, dataDir, recorded, onEnded, feed, counted }: StoreParts) {
   const { store } = writer;
   return {
     /** Its files too. @returns how many turns it had */
@@ -58,11 +65,14 @@ export function storeCalls({ writer, dataDir, recorded, onEnded, feedEnded, coun
     async sessionEnded({ session, tenant, rewards, ...change }: SessionEnd): Promise<SessionEnded> {
       await recorded();
       onEnded({ session, tenant });
-      const known = await store.finish({ session, tenant }, change, Date.now());
-      const { reward } = change;
-      const inFeed = await feedEnded({ session, tenant }, { reward, rewards });
+      const rewarded = { reward: change.reward, rewards };
+      const isTaken = await feed.isTaken({ session, tenant }, rewarded);
+      // What a consumer got and what exports say stays the same.
+      const kept = isTaken ? { labels: change.labels } : change;
+      const known = await store.finish({ session, tenant }, kept, Date.now());
+      const members = await feed.ended({ session, tenant }, isTaken ? {} : rewarded);
       // A member of a group has ended also if none of its requests left a turn.
-      return { known: Math.max(known, inFeed?.known ?? 0), isTaken: inFeed?.isTaken ?? false };
+      return { known: Math.max(known, members), isTaken };
     },
     async storeState(): Promise<StoreState> {
       const { place } = store;

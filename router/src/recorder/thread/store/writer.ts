@@ -45,8 +45,8 @@ export class TurnWriter {
   readonly store: TrajectoryStore;
   /** Called for each turn that will never be in the store. */
   onLost: (turn: Turn) => void = () => {};
-  /** Called for each turn that is put. */
-  onPut: (turn: Turn) => void = () => {};
+  /** Called for each turn that is put, and again with its versions when its engine has named them. */
+  onPut: (turn: Turn | TurnAmendment) => void = () => {};
   readonly #limitBytes: number;
   readonly #retryMs: number;
   #pending: Turn[] = [];
@@ -136,6 +136,7 @@ export class TurnWriter {
       if (areAllNamed(versions)) continue;
       const learned = completed(versions, version);
       if (!areAllNamed(learned)) this.#unknownVersions++;
+      this.onPut({ id, versions: learned });
       this.amend({ id, versions: learned });
     }
   }
