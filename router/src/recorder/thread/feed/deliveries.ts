@@ -89,18 +89,18 @@ export class Deliveries {
   /** The rows of leased groups, one after the other. A group that can't be delivered any more is dropped. */
   async *deliver(groups: readonly Group[]): AsyncGenerator<DeliveredGroup> {
     let sent = 0;
+    const leases = groups.map(({ lease }) => lease);
+    const isOurs = (i: number): boolean => groups[i]!.state === 'leased' && groups[i]!.lease === leases[i];
     try {
-      for (const group of groups) {
-        const { lease } = group;
+      for (const [i, group] of groups.entries()) {
         const made = await this.#rows(group);
-        // Reading took longer than the lease, or a member has no rows any more.
-        const isOurs = group.state === 'leased' && group.lease === lease;
-        if (isOurs && !this.#isDropped(group)) yield made;
+        // Reading may take longer than the lease, and a member may have no rows any more.
+        if (isOurs(i) && !this.#isDropped(group)) yield made;
         sent++;
       }
     } finally {
       // The consumer has left in between: it has not got these.
-      for (const group of groups.slice(sent)) this.#release(group);
+      for (let i = sent; i < groups.length; i++) if (isOurs(i)) this.#release(groups[i]!);
       await this.#book.flush(Date.now());
       this.wake(Date.now());
     }

@@ -342,9 +342,10 @@ export class Feed {
   }
 
   async #judgeAll(nowMs: number): Promise<void> {
-    const groups = [...this.#unjudged].filter((group) => !this.#judging.has(group));
     try {
-      for (const group of groups) {
+      for (const group of this.#unjudged) {
+        // Another call may be at it, or have ended it.
+        if (this.#judging.has(group)) continue;
         this.#judging.add(group);
         await this.#judge(group, nowMs).finally(() => this.#judging.delete(group));
       }

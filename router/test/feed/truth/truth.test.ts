@@ -1,0 +1,103 @@
+// Whatever fails, consumers get every group that is ready, none after its ack, with the tokens that the engines sampled.
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { assertSums } from '../../harness/feed-scene.ts';
+import { often } from '../../harness/often.ts';
+import { until } from '../../harness/within.ts';
+import { type Checked, check } from './check.ts';
+import { runGroup } from './clients.ts';
+import { Consumer } from './consumer.ts';
+import { GROUP, World } from './world.ts';
+
+const trajectories = Number(process.env['TURNOUT_TRAJECTORIES'] ?? often(400, 20_000));
+const seed = Number(process.env['TURNOUT_SEED'] ?? Date.now() % 1_000_000_000);
+/** Groups whose sessions run at once. */
+const AT_ONCE = 6;
+const CONSUMERS = 3;
+
+type Seen = Parameters<typeof check>[0];
+
+/** @param isExpected whether a group is to be delivered */
+async function run(
+  t: TestContext,
+  groups: number,
+  options: object,
+  isExpected: (world: World, group: string) => boolean,
+): Promise<readonly [World, Checked, Seen]> {
+  t.diagnostic(`seed ${seed}`);
+  const world = new World(seed);
+  await world.start({ groupSize: GROUP, needsReward: true, dropFlags: [], ...options });
+  t.after(() => world.close());
+  const consumers = Array.from({ length: CONSUMERS }, (_, i) => new Consumer(world, `trainer-${i}`));
+  const consuming = consumers.map((consumer) => consumer.run());
+  let next = 0;
+  const work = async (): Promise<void> => {
+    while (next < groups) {
+      const number = next++;
+      await runGroup(world, number);
+      // Also between the calls, and in the middle of deliveries: at least once.
+      if (number === 3 || world.random() < 0.02) await world.killRouter();
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  for (const consumer of consumers) consumer.isCareful = true;
+  await until('every group is delivered and acknowledged', async () => {
+    const { open, ready, leased } = await world.stats().catch(() => ({ open: 1, ready: 0, leased: 0 }));
+    return open + ready + leased === 0;
+  });
+  for (const consumer of consumers) consumer.stop();
+  await Promise.all(consuming);
+  const stats = await world.stats();
+  assertSums(stats);
+  assert.equal(stats.groups, groups, JSON.stringify(stats));
+  const { sessions, delivered, acked, journal } = world;
+  const seen = { sessions, delivered, acked, generated: journal.generated };
+  const checked = check(seen, (group) => isExpected(world, group));
+  const sampled = { tokens: checked.tokens, unknownVersions: checked.unknown };
+  t.diagnostic(JSON.stringify({ ...stats, ...world.happened, ...sampled, delivered: delivered.length }));
+  assert.deepEqual(checked.problems.slice(0, 10), [], `${checked.problems.length} problems (seed ${seed})`);
+  return [world, checked, seen];
+}
+
+test('groups reach their consumers whole and once, over kills, cuts, weight updates and late rewards', async (t) => {
+  const [world, { groups, tokens }, seen] = await run(t, Math.ceil(trajectories / 2 / GROUP), {}, () => true);
+  assert.ok(tokens > 10 * groups.size);
+  // With few trajectories not every kind happens in each run.
+  const kinds = Object.values(world.happened).filter((count) => count > 0).length;
+  assert.ok(world.happened.routerDeaths > 0 && kinds > 4, JSON.stringify(world.happened));
+
+  await t.test('a check of wrong data fails', () => {
+    const [first] = seen.delivered;
+    const changed = (change: (group: (typeof seen.delivered)[number]['group']) => object): string[] => {
+      const group = { ...first!.group, ...change(first!.group) };
+      return check({ ...seen, delivered: [{ ...first!, group }, ...seen.delivered.slice(1)] }, () => true).problems;
+    };
+    const row = (change: object) => (group: (typeof first & object)['group']) => ({
+      rows: [{ ...group.rows[0]!, ...change }, ...group.rows.slice(1)],
+    });
+    const { tokens: ids, rollout_log_probs: logprobs, versions } = first!.group.rows[0]!;
+    assert.match(changed(row({ tokens: ids.with(-1, 5) }))[0]!, /^tokens or logprobs|^lost/);
+    assert.match(changed(row({ rollout_log_probs: logprobs.with(-1, -9) }))[0]!, /^tokens or logprobs/);
+    assert.match(
+      changed(row({ versions: versions.with(-1, 1_000) }))[0] ?? '',
+      /^$/,
+      'an unknown version is no wrong one',
+    );
+    assert.match(changed(() => ({ version_names: first!.group.version_names.map(() => 'other') }))[0]!, /^version/);
+    assert.match(changed(row({ reward: 77 }))[0]!, /^reward/);
+    assert.match(changed((group) => ({ rows: group.rows.slice(1) }))[0]!, /^no row|^lost/);
+    assert.match(changed((group) => ({ id: group.id + 1 }))[0]!, /^two groups|^not acknowledged/);
+    const others = seen.delivered.filter(({ group }) => group.group !== first!.group.group);
+    assert.match(check({ ...seen, delivered: others }, () => true).problems[0]!, /^not delivered/);
+    const again = [...seen.delivered, { ...first!, askedMs: Infinity }];
+    assert.match(check({ ...seen, delivered: again }, () => true).problems[0]!, /^after its ack/);
+  });
+});
+
+test('filters drop what they name, and nothing else', async (t) => {
+  const options = { dropConstantReward: true, maxTokens: 600 };
+  await run(t, Math.ceil(trajectories / 2 / GROUP), options, ({ sessions }, group) => {
+    const members = [...sessions.values()].filter((session) => session.group === group);
+    return !members.some(({ isLong }) => isLong) && new Set(members.map(({ reward }) => reward)).size > 1;
+  });
+});
