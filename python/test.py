@@ -30,9 +30,8 @@ def main() -> None:
 
         subprocess.run([python, str(PYTHON / "build.py")], check=True)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run(
-            [*pip, "mypy==2.4.1", "ruff==0.17.5", *map(str, (PYTHON / "dist").glob("*.whl"))], check=True, env=bare
-        )
+        tools = ["mypy==2.4.1", "ruff==0.17.5", "numpy==2.2.6", "pyarrow==23.0.1"]
+        subprocess.run([*pip, *tools, *map(str, (PYTHON / "dist").glob("*.whl"))], check=True, env=bare)
         ruff = [python, "-m", "ruff"]
         for words in (["check", "--quiet"], ["format", "--quiet", "--check"]):
             subprocess.run([*ruff, *words, "--no-cache", str(PYTHON)], check=True, env=bare)

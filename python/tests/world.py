@@ -58,9 +58,9 @@ class Running:
         self.process.wait()
 
 
-def engines(test: Test, count: int = 2, kind: str = "sglang") -> list[str]:
+def engines(test: Test, count: int = 2, kind: str = "sglang", settings: Sequence[str] = ()) -> list[str]:
     """URLs of simulated engines."""
-    flags = ["--workers", str(count), "--kind", kind, "--set", "timeScale=0"]
+    flags = ["--workers", str(count), "--kind", kind, "--set", "timeScale=0", *settings]
     run = Running(test, [sys.executable, "-m", "turnout", "sim", *flags])
     return run.says(re.compile(r"^  (http://\S+)  \(pid", re.M), count)
 

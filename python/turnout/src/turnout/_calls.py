@@ -193,14 +193,34 @@ def unset_policy(model: str) -> Call[list[Policy]]:
     return Call("DELETE", "/policies", _policies, query={"model": model})
 
 
-def finish_session(session_id: str, reward: float | None, labels: Sequence[str] | None) -> Call[bool]:
+def finish_session(
+    session_id: str, reward: float | None, rewards: Mapping[str, float] | None, labels: Sequence[str] | None
+) -> Call[bool]:
     return Call(
         "POST",
         "/finish_session",
         lambda answer: bool(answer.json()["known"]),
         query={"session_id": session_id},
-        body=_given({"reward": reward, "labels": None if labels is None else list(labels)}),
+        body=_given({"reward": reward, "rewards": rewards, "labels": None if labels is None else list(labels)}),
     )
+
+
+def reward(session_id: str, fields: Mapping[str, Any]) -> Call[None]:
+    return Call("POST", f"/trajectories/{quote(session_id, safe='')}/reward", _nothing, body=_given(fields))
+
+
+def take(query: Mapping[str, str], timeout_secs: float) -> Call[bytes]:
+    return Call("GET", "/feed", lambda answer: answer.content, query=query, timeout_secs=timeout_secs)
+
+
+def claim(act: str, leases: Sequence[str], lease_secs: float | None) -> Call[list[str]]:
+    """Its result: the leases that are lost."""
+    body = _given({"leases": list(leases), "lease_secs": lease_secs})
+    return Call("POST", f"/feed/{act}", lambda answer: list(answer.json()["lost"]), body=body, also=[409])
+
+
+def feed_stats() -> Call[dict[str, Any]]:
+    return Call("GET", "/feed/stats", lambda answer: dict(answer.json()))
 
 
 def wait_idle(timeout_secs: float) -> Call[dict[str, int]]:

@@ -34,6 +34,16 @@ class WorkerFields(TypedDict, total=False):
     api_key: str
 
 
+class RewardFields(TypedDict, total=False):
+    """Rewards of a session; what is left out stays as it was. The same `id` again changes nothing."""
+
+    reward: float
+    rewards: Mapping[str, float]
+    turn_rewards: Sequence[float] | Mapping[str, float]
+    token_rewards: Sequence[float] | Mapping[str, Sequence[float]]
+    id: str
+
+
 class _Address:
     def __init__(self, url: str, api_key: str | None = None, verify: ssl.SSLContext | bool = True) -> None:
         self._url = url.rstrip("/")
@@ -105,10 +115,27 @@ class AsyncClient(_Address):
         return await self._do(calls.unset_policy(model))
 
     async def finish_session(
-        self, session_id: str, *, reward: float | None = None, labels: Sequence[str] | None = None
+        self,
+        session_id: str,
+        *,
+        reward: float | None = None,
+        rewards: Mapping[str, float] | None = None,
+        labels: Sequence[str] | None = None,
     ) -> bool:
-        """Ends a session (a trajectory) and stores its outcome with its turns. Returns whether the session was known."""
-        return await self._do(calls.finish_session(session_id, reward, labels))
+        """Ends a session (a trajectory) and stores its outcome with its turns. Returns whether the session was known.
+
+        `rewards` are named parts of the reward; they need the plugin `feed`.
+        """
+        return await self._do(calls.finish_session(session_id, reward, rewards, labels))
+
+    async def reward(self, session_id: str, **fields: Unpack[RewardFields]) -> None:
+        """Gives a session rewards at any time until a consumer of the feed has its group; needs the plugin `feed`.
+
+        `turn_rewards` has a number for each turn of its newest trajectory, or numbers by turn id; `token_rewards` one for each
+        sampled token, or lists by turn id. The same `id` again changes nothing. Raises `ControlError` with the code
+        `group_taken` when it is too late.
+        """
+        await self._do(calls.reward(session_id, fields))
 
     async def wait_idle(self, timeout_secs: float = 60) -> dict[str, int]:
         """Waits until no request is in flight. Returns {}, or at the timeout the requests in flight by worker."""
@@ -224,10 +251,22 @@ class Client(_Address):
         return self._do(calls.unset_policy(model))
 
     def finish_session(
-        self, session_id: str, *, reward: float | None = None, labels: Sequence[str] | None = None
+        self,
+        session_id: str,
+        *,
+        reward: float | None = None,
+        rewards: Mapping[str, float] | None = None,
+        labels: Sequence[str] | None = None,
     ) -> bool:
-        """Ends a session (a trajectory) and stores its outcome with its turns. Returns whether the session was known."""
-        return self._do(calls.finish_session(session_id, reward, labels))
+        """Ends a session (a trajectory) and stores its outcome with its turns. Returns whether the session was known.
+
+        `rewards` are named parts of the reward; they need the plugin `feed`.
+        """
+        return self._do(calls.finish_session(session_id, reward, rewards, labels))
+
+    def reward(self, session_id: str, **fields: Unpack[RewardFields]) -> None:
+        """Gives a session rewards, as `AsyncClient.reward`."""
+        self._do(calls.reward(session_id, fields))
 
     def wait_idle(self, timeout_secs: float = 60) -> dict[str, int]:
         """Waits until no request is in flight. Returns {}, or at the timeout the requests in flight by worker."""
@@ -289,4 +328,15 @@ def _is_enough(told: Readiness, workers: int, until: float) -> bool:
     return False
 
 
-__all__ = ["AsyncClient", "Client", "ControlError", "Policy", "Readiness", "Report", "Result", "Worker", "WorkerFields"]
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ControlError",
+    "Policy",
+    "Readiness",
+    "Report",
+    "Result",
+    "RewardFields",
+    "Worker",
+    "WorkerFields",
+]

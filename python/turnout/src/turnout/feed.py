@@ -1,0 +1,188 @@
+"""Groups of finished sessions from a router with `--plugin feed`, as numpy arrays for a trainer."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import httpx
+
+from . import _calls as calls
+from ._calls import Call, ControlError, T
+from ._groups import Group, Row, read_arrow, read_ndjson
+from .client import _Address
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_log = logging.getLogger(__name__)
+_FIRST_PAUSE_SECS, _LONGEST_PAUSE_SECS = 0.2, 10.0
+# The router, or a proxy in front of it, is not able to serve now.
+_AWAY = (502, 503, 504)
+
+
+class LeaseLost(Exception):
+    """Leases have passed, and another consumer may have their groups: do not train on them. `leases` names them."""
+
+    def __init__(self, leases: Sequence[str]) -> None:
+        super().__init__(f"leases are lost: {', '.join(leases)}. Another consumer may have their groups.")
+        self.leases = list(leases)
+
+
+class Feed(_Address):
+    """Takes groups from the router at `url`; `api_key` is a client's key, or an admin key for the groups of all clients.
+
+    >>> with Feed("http://127.0.0.1:30000") as feed:
+    ...     for group in feed:
+    ...         train(group)
+    ...         feed.ack(group)
+
+    Iterating waits for groups and never ends by itself. A group that is not acked within `lease_secs` is delivered again,
+    with the same `id`: store the id with the checkpoint, and ack a group whose id is there without training on it. `close`
+    and the end of the `with` block give back what is not acked. `format` is 'arrow' where pyarrow is installed, else
+    'ndjson'; groups are equal. While the router cannot be reached, calls are repeated for `retry_secs`, with a warning in
+    the log `turnout.feed`; then they raise `httpx.TransportError`. A refusal is a `ControlError`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None = None,
+        *,
+        consumer: str = "",
+        lease_secs: float = 600,
+        max_groups: int = 8,
+        wait_secs: float = 30,
+        retry_secs: float = 600,
+        format: Literal["arrow", "ndjson"] | None = None,
+        verify: ssl.SSLContext | bool = True,
+    ) -> None:
+        super().__init__(url, api_key, verify)
+        self._query = {"consumer": consumer, "lease_secs": str(lease_secs)}
+        self._lease_secs, self._max_groups, self._wait_secs = lease_secs, max_groups, wait_secs
+        self._retry_secs = retry_secs
+        self.format = format or ("arrow" if importlib.util.find_spec("pyarrow") is not None else "ndjson")
+        self._http = httpx.Client(verify=self._trust, trust_env=False)
+        # Taken and not handed out, with the time of their leases; and all leases that are neither acked nor given back.
+        self._next: deque[tuple[float, Group]] = deque()
+        self._held: dict[str, None] = {}
+
+    def take(self, max_groups: int | None = None, wait_secs: float | None = None) -> list[Group]:
+        """At most `max_groups` groups. Empty: none was ready within `wait_secs` seconds (0: does not wait)."""
+        wait = self._wait_secs if wait_secs is None else wait_secs
+        query = {**self._query, "max_groups": str(max_groups or self._max_groups), "wait_secs": str(wait)}
+        call = calls.take({**query, "format": self.format}, wait + 30)
+        groups = self._retried(lambda: self._received(call))
+        self._held.update((group.lease, None) for group in groups)
+        return groups
+
+    def __iter__(self) -> Iterator[Group]:
+        while not self._http.is_closed:
+            if not self._next:
+                began = time.monotonic()
+                self._next.extend((began, group) for group in self.take())
+                continue
+            leased, group = self._next.popleft()
+            try:
+                # The consumer was busy with groups of the same response, and this one's lease may pass.
+                if time.monotonic() - leased > self._lease_secs / 4:
+                    self.renew(group)
+            except LeaseLost:
+                _log.warning("the lease of group %d has passed: it is skipped here and delivered again", group.id)
+                continue
+            yield group
+
+    def ack(self, *groups: Group) -> None:
+        """Groups are trained on: they do not come again. Raises `LeaseLost` for those that another consumer has."""
+        self._claim("ack", groups)
+
+    def nack(self, *groups: Group) -> None:
+        """Gives groups back: they are delivered again at once. One whose lease is lost is left alone."""
+        self._claim("nack", groups)
+
+    def renew(self, *groups: Group, lease_secs: float | None = None) -> None:
+        """Leases groups for `lease_secs` seconds from now (None: as the feed's). Raises `LeaseLost`."""
+        self._claim("renew", groups, self._lease_secs if lease_secs is None else lease_secs)
+
+    def stats(self) -> dict[str, Any]:
+        """The state of the feed, as `GET /feed/stats` has it."""
+        return self._retried(lambda: self._do(calls.feed_stats()))
+
+    def close(self) -> None:
+        """Gives back the groups that are not acked, and closes the connections."""
+        if self._http.is_closed:
+            return
+        try:
+            if self._held:
+                self._do(calls.claim("nack", list(self._held), None))
+        except (httpx.TransportError, ControlError) as error:
+            _log.warning("%d groups come again when their leases pass: %s", len(self._held), error)
+        self._held.clear()
+        self._next.clear()
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _claim(self, act: str, groups: Iterable[Group], lease_secs: float | None = None) -> None:
+        leases = [group.lease for group in groups]
+        if not leases:
+            return
+        lost = self._retried(lambda: self._do(calls.claim(act, leases, lease_secs)))
+        for lease in lost if act == "renew" else leases:
+            self._held.pop(lease, None)
+        if lost and act != "nack":
+            raise LeaseLost(lost)
+
+    def _do(self, call: Call[T]) -> T:
+        return call.result(self._http.send(call.request(self._http, self._control_url, self._api_key)))
+
+    def _received(self, call: Call[bytes]) -> list[Group]:
+        """The groups of a response; of one that breaks off those that came whole."""
+        response = self._http.send(call.request(self._http, self._control_url, self._api_key), stream=True)
+        read = read_arrow if self.format == "arrow" else read_ndjson
+        received = bytearray()
+        try:
+            if not response.is_success:
+                response.read()
+                call.result(response)
+            for piece in response.iter_bytes():
+                received += piece
+        except httpx.TransportError as error:
+            groups = read(bytes(received), False)
+            if not groups:
+                raise
+            _log.warning("a response of the feed broke off after %d groups: %s", len(groups), error)
+            return groups
+        finally:
+            response.close()
+        return read(bytes(received), True)
+
+    def _retried(self, call: Callable[[], T]) -> T:
+        began, pause = time.monotonic(), _FIRST_PAUSE_SECS
+        while True:
+            try:
+                return call()
+            except httpx.UnsupportedProtocol:
+                raise
+            except (httpx.TransportError, ControlError) as error:
+                is_away = not isinstance(error, ControlError) or error.status in _AWAY
+                if not is_away or time.monotonic() - began > self._retry_secs:
+                    raise
+                _log.warning("the router at %s is not there (%r): tried again in %.1f s", self._url, error, pause)
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECS)
+
+
+__all__ = ["ControlError", "Feed", "Group", "LeaseLost", "Row"]
