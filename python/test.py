@@ -34,7 +34,9 @@ def main() -> None:
         subprocess.run([*pip, *tools, *map(str, (PYTHON / "dist").glob("*.whl"))], check=True, env=bare)
         ruff = [python, "-m", "ruff"]
         for words in (["check", "--quiet"], ["format", "--quiet", "--check"]):
-            subprocess.run([*ruff, *words, "--no-cache", str(PYTHON)], check=True, env=bare)
+            files = [str(PYTHON), str(PYTHON.parent / "examples/feed")]
+            config = ["--no-cache", "--config", str(PYTHON / "ruff.toml")]
+            subprocess.run([*ruff, *words, *config, *files], check=True, env=bare)
         check = [python, "-m", "mypy", "--strict", "--cache-dir", str(home / "mypy")]
         # Checked as installed packages with py.typed.
         packages = [

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import uuid
 
 from openai import APIStatusError, AsyncOpenAI
 
@@ -54,17 +55,17 @@ async def rollout(openai: AsyncOpenAI, router: AsyncClient, model: str, group: s
     return "finished"
 
 
-async def main(url: str, model: str, groups: int = 4, size: int = 4, run: str = "run") -> None:
+async def main(url: str, model: str, groups: int = 4, size: int = 4) -> None:
     key = os.environ.get("TURNOUT_KEY")
+    # Sessions need names that no other run has.
+    run = uuid.uuid4().hex[:8]
     # A request may wait long, because it is held, or its engine is busy.
     async with (
         AsyncOpenAI(base_url=f"{url}/v1", api_key=key or "none", timeout=3_600) as openai,
         AsyncClient(url, api_key=key) as router,
     ):
         members = [(f"{run}-{group}", member) for group in range(groups) for member in range(size)]
-        ends = await asyncio.gather(
-            *(rollout(openai, router, model, group, member, size) for group, member in members)
-        )
+        ends = await asyncio.gather(*(rollout(openai, router, model, group, member, size) for group, member in members))
     print(f"{len(ends)} sessions: {ends.count('finished')} finished, {ends.count('cancelled')} cancelled")
 
 

@@ -29,7 +29,7 @@ def main(url: str, steps: int, checkpoint: Path) -> None:
                 # The weights are saved in the same step: either both or none.
                 checkpoint.with_suffix(".new").write_text(json.dumps(state))
                 checkpoint.with_suffix(".new").replace(checkpoint)
-                print(f"step {state['step']}: {group.name}, {len(group.rows)} trajectories, loss {loss:.3f}", flush=True)
+                print(f"step {state['step']}: {group.name}, {len(group.rows)} trajectories, loss {loss:.3f}")
             feed.ack(group)
             if state["step"] >= steps:
                 break

@@ -27,6 +27,11 @@ export const suites: Readonly<Record<string, Suite>> = {
   docs: { does: 'the code blocks of the documentation', files: 'router/test/docs/run/*.test.ts' },
   dashboard: { does: 'the dashboard in a browser', command: ['node', 'dashboard/test/run.ts'] },
   python: { does: 'the Python wheels', command: ['python3', 'python/test.py'], builds: true },
+  feed: {
+    does: 'examples/feed with agent-lightning, openai and slime',
+    command: ['python3', 'examples/feed/test.py'],
+    builds: true,
+  },
   package: {
     does: 'the packed router on the oldest Node.js',
     files: 'router/test/package/install.test.ts',
