@@ -34,9 +34,8 @@ def main() -> None:
         subprocess.run([*pip, *tools, *map(str, (PYTHON / "dist").glob("*.whl"))], check=True, env=bare)
         ruff = [python, "-m", "ruff"]
         for words in (["check", "--quiet"], ["format", "--quiet", "--check"]):
-            files = [str(PYTHON), str(PYTHON.parent / "examples/feed")]
-            config = ["--no-cache", "--config", str(PYTHON / "ruff.toml")]
-            subprocess.run([*ruff, *words, *config, *files], check=True, env=bare)
+            files = ["--no-cache", "--config", "ruff.toml", ".", "../examples/feed"]
+            subprocess.run([*ruff, *words, *files], check=True, cwd=PYTHON, env=bare)
         check = [python, "-m", "mypy", "--strict", "--cache-dir", str(home / "mypy")]
         # Checked as installed packages with py.typed.
         packages = [

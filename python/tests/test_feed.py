@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import socket
 import subprocess
 import sys
 import tempfile
@@ -164,6 +165,33 @@ class FeedTest(unittest.TestCase):
             if kind == "arrow":
                 with self.assertRaises((ValueError, OSError)):
                     read(raw[: len(raw) // 2], True)
+
+    def test_a_connection_that_breaks_in_a_response_costs_no_whole_group(self) -> None:
+        self.group("first")
+        self.group("second")
+        for kind in ("ndjson", "arrow"):
+            with self.feed(format=kind) as feed:
+                whole = httpx.get(f"{self.router.url}/feed?format={kind}", trust_env=False).content
+                read = read_ndjson if kind == "ndjson" else read_arrow
+                cut = next(i for i in range(len(whole)) if len(read(whole[:i], False)) == 1) + 20
+                with socket.create_server(("127.0.0.1", 0)) as server:
+
+                    def answer(server: socket.socket, body: bytes, length: int) -> None:
+                        connection, _ = server.accept()
+                        with connection:
+                            connection.recv(65_536)
+                            head = f"HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n"
+                            connection.sendall(head.encode() + body)
+
+                    thread = threading.Thread(target=answer, args=(server, whole[:cut], len(whole)))
+                    thread.start()
+                    broken = Feed(f"http://127.0.0.1:{server.getsockname()[1]}", format=kind)
+                    with self.assertLogs("turnout.feed", logging.WARNING) as logs:
+                        groups = broken.take()
+                    thread.join()
+                self.assertIn("broke off after 1 groups", logs.output[0])
+                self.assertEqual([group.name for group in groups], ["first"])
+                feed.nack(*read(whole, True))
 
     def test_a_group_that_is_given_back_comes_again_with_its_id(self) -> None:
         self.group("g")
