@@ -12,6 +12,7 @@ import threading
 import unittest
 from collections.abc import Callable, Mapping
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from turnout.feed import Feed, Group, LeaseLost, Row
 
 from .world import PATIENCE_SECS, engines, script, until
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 PROMPT = "What is of ten?"
 SAMPLED = 8
 
@@ -303,6 +305,20 @@ class FeedTest(unittest.TestCase):
         self.assertEqual((group.id in trained, group.deliveries), (True, 2))
         again.ack(group)
         self.assertEqual(again.stats()["ready"] + again.stats()["leased"], 0)
+
+    def test_the_trainer_of_the_guide_trains_once_on_each_group(self) -> None:
+        program = REPOSITORY / "examples/feed/trainer.py"
+        guide = (REPOSITORY / "docs/guides/feed.md").read_text()
+        self.assertIn(program.read_text(), guide)
+        self.assertLessEqual(len(program.read_text().splitlines()), 40)
+        for name in "gh":
+            self.group(name)
+        words = [sys.executable, str(program), self.router.url, "2", f"{self.data}/checkpoint.json"]
+        run = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
+        steps = [line.split(":")[0] for line in run.stdout.splitlines()]
+        self.assertEqual(steps, ["step 1", "step 2"])
+        self.assertNotIn("nan", run.stdout)
+        self.assertEqual(self.feed().stats()["acked"], 2)
 
     def test_refusals_are_errors(self) -> None:
         with self.assertRaises(ControlError) as refused:
