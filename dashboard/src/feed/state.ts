@@ -3,6 +3,7 @@ import type { ExchangeRow } from '../../../router/src/observe/exchange-rows.ts';
 import type {
   About,
   FeedEvent,
+  GroupRow,
   HistoryField,
   Rows,
   SessionRow,
@@ -24,17 +25,20 @@ const keys: { readonly [Table in TableName]: (row: Rows[Table]) => string } = {
   workers: ({ id }) => id,
   sessions: ({ session }) => session,
   swaps: ({ key }) => key,
+  groups: ({ id }) => String(id),
 };
 
 /** What the router sent. The maps change in place; what shows them calls `follow` to be shown again. */
 export class FeedState {
   readonly about = signal<About | null>(null);
-  readonly totals = signal<Totals>({ sessions: 0, moves: {}, phases: {}, waits: [] });
+  readonly totals = signal<Totals>({ sessions: 0, moves: {}, phases: {}, waits: [], feed: null });
   /** The router's time at the last tick (Unix ms). */
   at = 0;
   readonly workers = new Map<string, WorkerRow>();
   readonly sessions = new Map<string, SessionRow>();
   readonly swaps = new Map<string, SwapRow>();
+  /** Groups that wait for a trainer. */
+  readonly groups = new Map<string, GroupRow>();
   readonly rates = new Rates();
   /** Newest last. */
   exchanges: ExchangeRow[] = [];
@@ -87,7 +91,7 @@ export class FeedState {
     this.#fields = fields;
     this.#points = [];
     this.exchanges = [];
-    for (const table of [this.workers, this.sessions, this.swaps]) table.clear();
+    for (const table of [this.workers, this.sessions, this.swaps, this.groups]) table.clear();
     this.rates.clear();
   }
 

@@ -1,5 +1,6 @@
 import { signal } from '@preact/signals';
 import { html } from 'htm/preact';
+import type { GroupRow } from '../../../router/src/admin/dashboard/protocol.ts';
 import { state } from '../feed/connection.ts';
 import { UNKNOWN, duration } from '../format.ts';
 import { type Column, DataTable } from '../parts/data-table.ts';
@@ -7,6 +8,7 @@ import { Filter } from '../parts/filter.ts';
 import { type Sort, matches } from '../parts/rows.ts';
 import { go } from '../shell/route.ts';
 import { type GroupProgress, type Lane, groupsOf, lanesOf } from './lanes.ts';
+import { TrainerFeed, feedText } from './trainer-feed.ts';
 import type { View } from './views.ts';
 
 export const groups: View = { id: 'groups', title: 'Groups', Show };
@@ -24,6 +26,10 @@ const tailMs = (group: GroupProgress): number | null =>
 /** The open session that began first. */
 const slowest = ({ lanes }: GroupProgress): Lane | undefined =>
   lanes.filter(({ row }) => row !== null).toSorted((a, b) => a.bars[0]!.from - b.bars[0]!.from)[0];
+
+/** The newest pending group of that name. */
+const feedOf = ({ group }: GroupProgress): GroupRow | undefined =>
+  [...state.groups.values()].findLast(({ group: name }) => name === group);
 
 const slowestText = (lane: Lane | undefined): string =>
   lane === undefined ? 'all ended' : `${lane.isWaiting ? `▲ ${lane.row?.waits_for}: ` : ''}${lane.session}`;
@@ -60,6 +66,18 @@ const columns: readonly Column<GroupProgress>[] = [
       return html`<span title="since the first session of the group ended"
         >${ms === null ? UNKNOWN : duration(ms / 1000)}</span
       >`;
+    },
+  },
+  {
+    id: 'feed',
+    title: 'For the trainer',
+    widthPx: 190,
+    from: 'medium',
+    value: (group) => feedOf(group)?.state ?? null,
+    cell: (group) => {
+      const row = feedOf(group);
+      const text = row === undefined ? UNKNOWN : feedText(row);
+      return html`<span title=${text}>${text}</span>`;
     },
   },
   {
@@ -120,7 +138,9 @@ function Show() {
     { word: 'waiting', count: all.filter(({ waiting }) => waiting > 0).length },
     { word: 'complete', count: all.filter(isOver).length },
   ].filter((chip) => chip.count > 0);
+  const shown = state.totals.value.feed === null ? columns.filter(({ id }) => id !== 'feed') : columns;
   return html`<section class="list" aria-label="Groups">
+    <${TrainerFeed} />
     <${Filter} filter=${filter} label="Filter groups" shown=${rows.length} all=${all.length} chips=${chips} />
     <ul class="legend lanes-head" aria-label="Lines">
       <li><i class="lane-bar is-ended"></i>ended</li>
@@ -130,7 +150,7 @@ function Show() {
     <${DataTable}
       label="Groups"
       rows=${rows}
-      columns=${columns}
+      columns=${shown}
       keyOf=${({ group }: GroupProgress) => group}
       sort=${sort}
       rowPx=${ROW_PX}

@@ -6,6 +6,7 @@ import { boundedKey, groupOf, sessionOf } from '../classify/routing-keys.ts';
 import { checkInput } from '../config/check-input.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Move } from '../fleet/session-move.ts';
+import type { FeedStats } from '../observe/trainer-feed.ts';
 import { waitsOf } from '../observe/waits.ts';
 import { phaseOf } from './request-phase.ts';
 
@@ -13,6 +14,8 @@ export interface OverviewContext {
   readonly requests: () => Iterable<Exchange>;
   readonly homes: SessionHomes;
   readonly sessionHeaders: () => readonly string[];
+  /** null: the plugin `feed` is not loaded. */
+  readonly feedStats: () => FeedStats | null;
 }
 
 /** JSON of so many rows is made within 10 ms. */
@@ -58,6 +61,7 @@ export function listRequests(context: OverviewContext, wish: z.output<typeof req
     total,
     phases,
     waits: waitsOf(context.requests(), context.homes, headers, nowMs),
+    feed: context.feedStats(),
     matching: found.length,
     requests: found.slice(0, wish.limit).map((x) => requestInFlight(x, headers, nowMs)),
   };

@@ -53,6 +53,7 @@ export async function makeOwn(parts: Extensions) {
     problem: () => recorder?.problem ?? null,
     policies: choosing.control,
     record: recorder,
+    feedStats: () => recorder?.feed?.stats() ?? null,
   });
   loaded.endpoints.addTo(app);
   const endpoints = ownEndpoints(app, loaded.endpoints.maxBytes, modelList(models));
@@ -78,6 +79,7 @@ async function dashboardSources(shown: Shown): Promise<FeedSources> {
       held: () => holdQueue.size,
     }),
     swaps: swaps?.deployments ?? null,
+    trainerFeed: recorder?.feed ?? null,
     about: () => ({
       version,
       policies: Array.from(table.entries(), ([model, { name }]) => (model === '' ? name : `${model}: ${name}`)),

@@ -1,5 +1,6 @@
 import type { listRequests, listSessions } from '../admin/overview.ts';
 import type { describe } from '../admin/workers/describe.ts';
+import type { FeedStats } from '../observe/trainer-feed.ts';
 import type { WaitRow } from '../observe/waits.ts';
 import { list, printable } from './columns.ts';
 
@@ -22,6 +23,8 @@ export interface Snapshot {
   readonly url: string;
   readonly requests: Pick<Requests, 'total' | 'phases'> & {
     readonly waits: readonly WaitRow[];
+    /** Left out by routers before the feed. */
+    readonly feed?: FeedStats | null;
     readonly requests: readonly Omit<Requests['requests'][number], 'group' | 'bytes_sent' | 'attempts' | 'path'>[];
   };
   readonly sessions: Pick<Sessions, 'total' | 'moves_by_reason' | 'recent_moves'> & {
@@ -46,6 +49,7 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
     `workers    ${workers.length}, ${available} available`,
     `requests   ${requests.total}${phases}`,
     ...requests.waits.flatMap(waitLines),
+    ...feedLines(requests.feed ?? null),
     `sessions   ${sessions.total}, moves: ${sum(sessions.moves_by_reason)}${moves}`,
   ];
   const homes = new Map<string, number>();
@@ -91,6 +95,20 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
   ];
   const shown = lists.flatMap((lines) => (lines.length === 0 ? [] : ['', ...lines]));
   return `${[...summary, ...shown].map((line) => line.slice(0, size.columns)).join('\n')}\n`;
+}
+
+/** Groups on their way to a trainer. */
+function feedLines(feed: FeedStats | null): string[] {
+  if (feed === null) return [];
+  const { open, ready, leased, maxPending, wanted, waitingConsumers, droppedGroups } = feed;
+  const limit = maxPending === null ? '' : ` of at most ${maxPending}`;
+  const more = [
+    ...(wanted === null ? [] : [`the step wants ${wanted} more`]),
+    ...(waitingConsumers === 0 ? [] : [`${waitingConsumers} consumers wait`]),
+    ...(Object.keys(droppedGroups).length === 0 ? [] : [`dropped${counted(droppedGroups)}`]),
+  ];
+  const states = `${open} open, ${ready} ready, ${leased} with consumers`;
+  return [`groups     ${[`${open + ready + leased}${limit} pending: ${states}`, ...more].join('; ')}`];
 }
 
 /** How many requests wait for one reason, which one has waited longest, and for what. */

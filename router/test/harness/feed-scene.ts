@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
-import type { FeedStats } from '../../src/recorder/shared/feed.ts';
+import type { FeedStats } from '../../src/observe/trainer-feed.ts';
 import { type ChatScene, startChatScene } from './chat-scene.ts';
 import type { RouterOptions } from './router.ts';
 

@@ -1,3 +1,4 @@
+import type { TrainerFeed } from '../../observe/trainer-feed.ts';
 import type { ExchangeRow } from '../../observe/exchange-rows.ts';
 import type { History } from '../../observe/history.ts';
 import { waitsOf } from '../../observe/waits.ts';
@@ -9,6 +10,8 @@ import { type WorkerSources, putSwaps, putWorkers } from './fleet-rows.ts';
 
 /** What the feed is made from. */
 export interface FeedSources extends WorkerSources, SessionSources {
+  /** The groups that wait for a trainer; null: the plugin `feed` is not loaded. */
+  readonly trainerFeed: TrainerFeed | null;
   readonly about: () => About;
   readonly history: History;
   readonly healthTimeoutMs: () => number;
@@ -45,6 +48,7 @@ export class FeedTables {
     workers: new RowTable(),
     sessions: new RowTable(),
     swaps: new RowTable(),
+    groups: new RowTable(),
   };
   readonly #sources: FeedSources;
   readonly #loads: EngineLoads;
@@ -101,11 +105,13 @@ export class FeedTables {
     putWorkers(this.#sources, this.#loads, this.tables.workers, tick);
     if (swaps !== null) putSwaps(swaps, this.tables.swaps, tick);
     await this.#sessions.put(this.tables.sessions, tick);
+    await this.#putGroups(tick);
     this.totals = {
       sessions: homes.size,
       moves: Object.fromEntries(homes.movesByReason),
       phases: this.#sessions.phases,
       waits: waitsOf(requests(), homes, sessionHeaders(), performance.now()),
+      feed: this.#sources.trainerFeed?.stats() ?? null,
     };
     this.endedCount += this.#ended.at(-1)!.count;
     this.tick = tick;
@@ -113,6 +119,16 @@ export class FeedTables {
     this.#isLooking = false;
     this.#next.resolve();
     this.#next = Promise.withResolvers();
+  }
+
+  async #putGroups(tick: number): Promise<void> {
+    // While the recorder thread is started again, the rows stay as they are.
+    const rows = await this.#sources.trainerFeed?.rows().catch(() => null);
+    if (rows == null) return;
+    const table = this.tables.groups;
+    const shown = new Set(rows.map(([key]) => key));
+    for (const [key, json] of rows) table.put(key, json, tick);
+    for (const key of table.keys()) if (!shown.has(key)) table.drop(key, tick);
   }
 
   #take(row: ExchangeRow): void {

@@ -53,6 +53,7 @@ function start(t: TestContext): Scene {
     ),
     history: new History({ meters, inFlight: () => 0, queued: () => 0, held: () => 0 }),
     swaps: null,
+    trainerFeed: null,
     requests: () => [],
     sessionHeaders: () => [],
     healthTimeoutMs: () => 1_000,

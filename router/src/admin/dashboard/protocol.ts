@@ -2,6 +2,7 @@ import type { BreakerState } from '../../fleet/breaker.ts';
 import type { MoveReason, Why } from '../../fleet/session-move.ts';
 import type { ExchangeRow } from '../../observe/exchange-rows.ts';
 import type { historyFields } from '../../observe/history.ts';
+import type { FeedStats, GroupRow } from '../../observe/trainer-feed.ts';
 import type { WaitRow } from '../../observe/waits.ts';
 import type { Reason, Role } from '../../fleet/worker.ts';
 import type { Phase } from '../request-phase.ts';
@@ -102,10 +103,13 @@ export interface SwapRow {
   readonly phases_ms: Readonly<Record<string, number>>;
 }
 
+export type { GroupRow } from '../../observe/trainer-feed.ts';
+
 export interface Rows {
   readonly workers: WorkerRow;
   readonly sessions: SessionRow;
   readonly swaps: SwapRow;
+  readonly groups: GroupRow;
 }
 export type TableName = keyof Rows;
 
@@ -116,6 +120,8 @@ export interface Totals {
   readonly phases: Readonly<Partial<Record<Phase, number>>>;
   /** Requests that are queued or held, by reason. */
   readonly waits: readonly WaitRow[];
+  /** Of the plugin `feed`; null: it is not loaded. */
+  readonly feed: FeedStats | null;
 }
 
 export interface About {

@@ -74,31 +74,3 @@ export interface RewardChange {
   readonly reward?: number | null | undefined;
   readonly rewards?: Readonly<Record<string, number>> | undefined;
 }
-
-/** The state of the feed, as metrics, `GET /feed/stats` and the dashboard show it. */
-export interface FeedStats {
-  /** Groups and members that came, ever. */
-  readonly groups: number;
-  readonly members: number;
-  readonly open: number;
-  readonly ready: number;
-  readonly leased: number;
-  readonly acked: number;
-  readonly ackedMembers: number;
-  /** Members of groups that are open, ready or leased. */
-  readonly pendingMembers: number;
-  readonly droppedGroups: Readonly<Partial<Record<DropReason, number>>>;
-  readonly droppedMembers: Readonly<Partial<Record<DropReason, number>>>;
-  readonly deliveries: number;
-  readonly expiredLeases: number;
-  readonly refused: number;
-  readonly waitingConsumers: number;
-  /** null: any number of groups may be pending. */
-  readonly maxPending: number | null;
-  /** null: no version is known yet. */
-  readonly version: string | null;
-  /** Groups that were taken since `version` is the newest one. */
-  readonly takenThisStep: number;
-  /** How many more groups the step wants; null: `stepGroups` is not set. */
-  readonly wanted: number | null;
-}

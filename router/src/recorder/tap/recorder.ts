@@ -10,6 +10,7 @@ import type { Plugin } from '../../plugin.ts';
 import type { WeightSource } from '../../weights/engine-weights.ts';
 import type { VersionLabels } from '../../weights/version-labels.ts';
 import type { GateParts } from './feed/gate.ts';
+import type { TrainerFeed } from '../../observe/trainer-feed.ts';
 import { addTrajectoryRoutes } from './routes.ts';
 import { CallStrategy } from './call-strategy.ts';
 import { AnswerCapture, type AnswerCaptureParts } from './answer-capture.ts';
@@ -71,8 +72,8 @@ export class Recorder {
   readonly restarts: ThreadRestarts;
   /** A part of the requests fails without the thread. */
   isNeeded: boolean;
-  /** The plugin `feed` keeps several rewards for a session. */
-  keepsRewards = false;
+  /** What the plugin `feed` shows; null: it is not loaded. */
+  feed: TrainerFeed | null = null;
   readonly #droppedLog = new GrowthLog();
   readonly #evictedLog = new GrowthLog();
   readonly #lossLog = new GrowthLog();
@@ -150,6 +151,11 @@ export class Recorder {
   /** Whether ends of answers wait until their turns are in the store. Memory is gone with the router: nothing is to be waited for. */
   get storesFirst(): boolean {
     return this.#waits && this.#state.place !== 'memory';
+  }
+
+  /** The plugin `feed` keeps several rewards for a session. */
+  get keepsRewards(): boolean {
+    return this.feed !== null;
   }
 
   /** Records the end of a session. */

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { seededRandom } from '../../../src/kit/rng.ts';
-import type { FeedStats } from '../../../src/recorder/shared/feed.ts';
+import type { FeedStats } from '../../../src/observe/trainer-feed.ts';
 import { writeTokenizer } from '../../../../simulator/src/tokens/tokenizer-files.ts';
 import { Engines } from '../../exact/engines.ts';
 import { Journal } from '../../exact/journal.ts';

@@ -1,6 +1,7 @@
 import type { Exchange } from '../../../exchange.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
-import type { FeedOptions, FeedStats } from '../../shared/feed.ts';
+import type { FeedOptions } from '../../shared/feed.ts';
+import type { FeedStats } from '../../../observe/trainer-feed.ts';
 import type { Recorder } from '../recorder.ts';
 import { FeedGate, type GateParts } from './gate.ts';
 import { addFeedMetrics } from './metrics.ts';
@@ -29,7 +30,6 @@ export const feed = (
       gate.forget();
       return thread.ask('feedBegin', options);
     });
-    recorder.keepsRewards = true;
     let stats: FeedStats = await thread.ask('feedStats', null);
     let isTicking = false;
     const tick = async (): Promise<void> => {
@@ -46,6 +46,7 @@ export const feed = (
         isTicking = false;
       }
     };
+    recorder.feed = { stats: () => stats, rows: () => thread.ask('feedRows', null) };
     const timer = setInterval(() => void tick(), TICK_MS).unref();
     const { open, ready, leased } = stats;
     log.info({ feed: options.name, open, ready, leased }, 'groups of the feed');

@@ -1,5 +1,5 @@
 import type { PluginMetrics } from '../../../plugins/plugin-metrics.ts';
-import type { FeedStats } from '../../shared/feed.ts';
+import type { FeedStats } from '../../../observe/trainer-feed.ts';
 
 /** What metrics are read from. */
 export interface FeedState {

@@ -1,4 +1,5 @@
-import type { FeedEntry, FeedOptions, FeedStats, FeedVerdict, RewardChange } from '../../shared/feed.ts';
+import type { FeedEntry, FeedOptions, FeedVerdict, RewardChange } from '../../shared/feed.ts';
+import type { FeedStats } from '../../../observe/trainer-feed.ts';
 import type { ChatName, SessionName } from '../../shared/turn.ts';
 import { ByteStreams } from '../export/byte-streams.ts';
 import type { TurnWriter } from '../store/writer.ts';
@@ -77,6 +78,11 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       const groups = name === null ? begun().groups(tenant, limit, after) : begun().groupsNamed(name, tenant);
       return Buffer.from(JSON.stringify({ groups }));
     },
+    /** The newest pending groups: keys, and rows as JSON. */
+    feedRows: () =>
+      begun()
+        .newest(SHOWN_GROUPS)
+        .map((group) => [String(group.id), JSON.stringify(group)] as const),
     feedStats: (): FeedStats => begun().stats,
     /** @returns sessions to stop, and the state afterwards */
     async feedTick(): Promise<{ cancelled: readonly ChatName[]; stats: FeedStats }> {
@@ -126,6 +132,9 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     },
   };
 }
+
+/** So many groups are shown on a page. */
+const SHOWN_GROUPS = 200;
 
 const takenMessage = (session: string): string =>
   `A consumer has the group of session '${session}': its rewards can't change any more.`;

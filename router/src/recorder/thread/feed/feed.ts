@@ -1,11 +1,11 @@
 import {
   type FeedEntry,
   type FeedOptions,
-  type FeedStats,
   type FeedVerdict,
   type RewardChange,
   pendingLimit,
 } from '../../shared/feed.ts';
+import type { FeedStats } from '../../../observe/trainer-feed.ts';
 import type { ChatName, SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
@@ -222,6 +222,10 @@ export class Feed {
       (group) => (tenant === undefined || group.tenant === tenant) && group.id > after,
     );
     return wanted.slice(0, limit).map((group) => groupJson(group, this.#parts.options));
+  }
+
+  newest(limit: number) {
+    return [...this.#book.groups.values()].slice(-limit).map((group) => groupJson(group, this.#parts.options));
   }
 
   groupsNamed(name: string, tenant: string | undefined) {

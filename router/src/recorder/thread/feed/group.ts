@@ -1,3 +1,4 @@
+import type { GroupRow } from '../../../observe/trainer-feed.ts';
 import type { DropReason, FeedOptions } from '../../shared/feed.ts';
 import type { MemberRewards } from './rewards.ts';
 
@@ -67,8 +68,8 @@ export const neededMembers = ({ size }: Group, { minMembers, first }: FeedOption
 export const deliveredOf = (group: Group): Member[] => group.members.filter(({ dropped }) => dropped === null);
 
 /** The group as `GET /groups/{id}` shows it: who is missing, and why. */
-export function groupJson(group: Group, options: FeedOptions) {
-  const waitsFor = (member: Member): string | null => {
+export function groupJson(group: Group, options: FeedOptions): GroupRow {
+  const waitsFor = (member: Member): GroupRow['members'][number]['waits_for'] => {
     if (group.state !== 'open' || isComplete(member, options)) return null;
     return member.state === 'open' ? 'end of session' : 'reward';
   };
