@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { assertSums, feedSceneOf, startFeedScene } from '../harness/feed-scene.ts';
+import { type FeedScene, assertSums, feedSceneOf, startFeedScene } from '../harness/feed-scene.ts';
 import { sceneOf } from '../harness/chat-scene.ts';
+import { freePort } from '../harness/free-port.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { startTestRouter } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
@@ -53,3 +54,20 @@ for (const [name, make] of Object.entries(stores)) {
     assertSums(stats);
   });
 }
+
+test('a feed in a shared store has one router: another one is refused, and takes over when the first has ended', async (t) => {
+  const { url: store } = await startRespServer(t);
+  const start = async (name: string): Promise<FeedScene> =>
+    startFeedScene(t, { groupSize: 1, name }, { router: { store, port: await freePort() } });
+  const first = await start('a');
+  await first.turn('s', 'g');
+  await first.finish('s', { reward: 1 });
+  await assert.rejects(start('a'), /has this feed: give each router/);
+  assert.deepEqual(await (await start('b')).take(), []);
+  await first.router.close();
+  const groups = await (await start('a')).take();
+  assert.deepEqual(
+    groups.map(({ group }) => group),
+    ['g'],
+  );
+});

@@ -15,6 +15,7 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
     'choose/policies/sticky-least-loaded.ts',
     'choose/rollout/open-sessions.ts',
     'fleet/health-watch.ts',
+    'recorder/thread/feed/feed-clock.ts',
     'recorder/thread/store/expiry.ts',
     'recorder/thread/store/store-calls.ts',
   ];

@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import type { Exchange } from '../../../exchange.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
 import type { FeedOptions } from '../../shared/feed.ts';
@@ -20,15 +21,16 @@ export const feed = (
 ): PluginDefinition<FeedOptions> => ({
   name: 'feed',
   options: feedOptions,
-  async create(options, { metrics, log }) {
+  async create(options, { config, metrics, log }) {
     if (recorder === null) {
       throw new Error('it needs what records tokens: --tokenizer-path with --plugin radix-tree or --capture-chat');
     }
     const { thread, sessionHeaders } = recorder;
+    const router = `${hostname()}:${config.port === 0 ? process.pid : config.port}`;
     const gate = new FeedGate({ thread, options, sessionHeaders, ...requests });
     await recorder.restarts.prepare(() => {
       gate.forget();
-      return thread.ask('feedBegin', options);
+      return thread.ask('feedBegin', { options, router });
     });
     let stats: FeedStats = await thread.ask('feedStats', null);
     let isTicking = false;
@@ -59,7 +61,8 @@ export const feed = (
       close: () => {
         clearInterval(timer);
         gate.close();
-        thread.tell('feedStop', null);
+        // A thread that has ended, or a store that is away, ends the feed too.
+        return thread.ask('feedStop', null).catch(() => {});
       },
     };
   },

@@ -4,6 +4,7 @@ import type { Group } from './group.ts';
 import { deliveredOf } from './group.ts';
 import { groupProblem } from './judge.ts';
 import type { DeliveredGroup } from './rows.ts';
+import { feedNow } from './feed-clock.ts';
 
 /** A consumer's request for groups. */
 export interface Take {
@@ -101,8 +102,8 @@ export class Deliveries {
     } finally {
       // The consumer has left in between: it has not got these.
       for (let i = sent; i < groups.length; i++) if (isOurs(i)) this.#release(groups[i]!);
-      await this.#book.flush(Date.now());
-      this.wake(Date.now());
+      await this.#book.flush(feedNow());
+      this.wake(feedNow());
     }
   }
 
@@ -227,7 +228,7 @@ export class Deliveries {
       const timer = setTimeout(() => this.leave(take.id), take.waitMs);
       const found = (groups: readonly Group[]): void =>
         // The lease is on record before a byte of the group is sent.
-        void this.#book.flush(Date.now()).then(
+        void this.#book.flush(feedNow()).then(
           () => resolve(groups),
           () => resolve(groups),
         );

@@ -5,11 +5,18 @@ import { ByteStreams } from '../export/byte-streams.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { AckResult, Take } from './deliveries.ts';
 import type { Feed } from './feed.ts';
+import { feedNow } from './feed-clock.ts';
 
 export type FeedFormat = 'ndjson' | 'arrow';
 
 export interface FeedTake extends Take {
   readonly format: FeedFormat;
+}
+
+export interface FeedStart {
+  readonly options: FeedOptions;
+  /** The name of this router among those that share the store. */
+  readonly router: string;
 }
 
 export interface FeedClaims {
@@ -50,19 +57,19 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     return feed;
   };
   const calls = {
-    async feedBegin(options: FeedOptions): Promise<void> {
+    async feedBegin({ options, router }: FeedStart): Promise<void> {
       const { Feed: Feeds } = await import('./feed.ts');
       const { ExpertsReader } = await import('../chat/experts-rows.ts');
       const experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath ?? '');
-      const begun = await Feeds.begin({ options, writer, experts, recorded }, Date.now());
+      const begun = await Feeds.begin({ options, router, writer, experts, recorded }, feedNow());
       writer.onPut = (turn) => begun.turnPut(turn);
       feed = begun;
     },
-    feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admit(entry, Date.now()),
+    feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admit(entry, feedNow()),
     feedDeclare: (group: { tenant: string; name: string; size: number; sessions: readonly string[] }) =>
-      begun().declare(group, Date.now()),
+      begun().declare(group, feedNow()),
     feedClose: ({ name, tenant }: { name: string; tenant: string | undefined }): Promise<boolean> =>
-      begun().close(name, tenant, Date.now()),
+      begun().close(name, tenant, feedNow()),
     async feedReward({ body, ...name }: SessionName & { body: Uint8Array }): Promise<RewardResult> {
       await recorded();
       const { readReward } = await import('./reward-body.ts');
@@ -70,7 +77,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       if (typeof change === 'string') return { code: 'bad_request', message: change };
       const { session } = name;
       if (await begun().isTaken(name, change)) return { code: 'group_taken', message: takenMessage(session) };
-      const known = await begun().rewarded(name, change, Date.now());
+      const known = await begun().rewarded(name, change, feedNow());
       if (known > 0 || (await begun().isPast(name))) return { code: null, message: '' };
       return { code: 'session_not_found', message: `No group has the session '${session}'.` };
     },
@@ -86,13 +93,13 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     feedStats: (): FeedStats => begun().stats,
     /** @returns sessions to stop, and the state afterwards */
     async feedTick(): Promise<{ cancelled: readonly ChatName[]; stats: FeedStats }> {
-      const cancelled = await begun().tick(Date.now());
+      const cancelled = await begun().tick(feedNow());
       return { cancelled, stats: begun().stats };
     },
     /** @returns the number of a stream for `feedNext`; null: no group came in time */
     async feedTake({ format, ...take }: FeedTake): Promise<number | null> {
       const { deliveries } = begun();
-      const groups = await deliveries.take(take, Date.now());
+      const groups = await deliveries.take(take, feedNow());
       if (groups.length === 0) return null;
       const encode = format === 'arrow' ? (await import('./arrow.ts')).toArrow : (await import('./ndjson.ts')).toNdjson;
       return streams.begin(encode(deliveries.deliver(groups)));
@@ -107,7 +114,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       const { deliveries } = begun();
       const results: AckResult[] = [];
       for (const lease of leases) {
-        const nowMs = Date.now();
+        const nowMs = feedNow();
         results.push(
           act === 'renew'
             ? await deliveries.renew(lease, tenant, leaseSecs, nowMs)
@@ -117,8 +124,8 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       return results;
     },
     /** Nothing is waited for any longer: the router stops. */
-    feedStop(): void {
-      feed?.deliveries.close();
+    async feedStop(): Promise<void> {
+      await feed?.stop();
     },
   };
   return {
@@ -128,7 +135,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       isTaken: (name: SessionName, change: RewardChange): Promise<boolean> =>
         feed?.isTaken(name, { ...change, id: '' }) ?? Promise.resolve(false),
       ended: (name: SessionName, change: RewardChange): Promise<number> =>
-        feed?.ended(name, change, Date.now()) ?? Promise.resolve(0),
+        feed?.ended(name, change, feedNow()) ?? Promise.resolve(0),
     },
   };
 }

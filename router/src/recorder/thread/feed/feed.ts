@@ -14,10 +14,14 @@ import { Deliveries } from './deliveries.ts';
 import { type Because, type Group, type Member, groupJson, isComplete, readiness } from './group.ts';
 import { factsOf, groupProblem, memberProblem } from './judge.ts';
 import { type RewardsChange, NO_REWARDS, detailsAfter, isReward, rewardsAfter } from './rewards.ts';
+import { Owner } from './owner.ts';
 import { type RowParts, deliveredGroup } from './rows.ts';
+import { feedNow } from './feed-clock.ts';
 
 export interface FeedParts extends Omit<RowParts, 'store' | 'book'> {
   readonly options: FeedOptions;
+  /** The name of this router among those that share the store. */
+  readonly router: string;
   readonly writer: TurnWriter;
   /** Resolves when the turns that ended before the call are in the store. */
   readonly recorded: () => Promise<unknown>;
@@ -30,13 +34,15 @@ export class Feed {
   readonly deliveries: Deliveries;
   readonly #parts: FeedParts;
   readonly #book: Book;
+  readonly #owner: Owner | null;
   /** Complete groups whose members are to be looked at, or to be looked at again. */
   readonly #unjudged = new Set<Group>();
   readonly #judging = new Set<Group>();
   /** Sessions that the event loop is to stop. */
   #cancelled: ChatName[] = [];
 
-  private constructor(parts: FeedParts, book: Book) {
+  private constructor(parts: FeedParts, book: Book, owner: Owner | null) {
+    this.#owner = owner;
     this.#parts = parts;
     this.#book = book;
     const rows = { ...parts, store: parts.writer.store, book };
@@ -44,10 +50,13 @@ export class Feed {
   }
 
   static async begin(parts: FeedParts, nowMs: number): Promise<Feed> {
-    const { writer, options } = parts;
-    const book = new Book(writer.store.records, options);
+    const { writer, options, router } = parts;
+    const { records } = writer.store;
+    const owner = records.isShared ? new Owner(records, `feed/${options.name}/state`, router) : null;
+    await owner?.claim();
+    const book = new Book(records, options);
     await book.load(nowMs);
-    const feed = new Feed(parts, book);
+    const feed = new Feed(parts, book, owner);
     for (const group of book.groups.values()) {
       if (group.state === 'judged') feed.#unjudged.add(group);
       if (group.state === 'open') await feed.#readEnds(group, nowMs);
@@ -144,7 +153,7 @@ export class Feed {
 
   /** A turn is on its way to the store. A session whose key is in the body joins its group by it. */
   turnPut(turn: Turn | TurnAmendment): void {
-    const nowMs = Date.now();
+    const nowMs = feedNow();
     for (const { version } of turn.versions) if (version !== null) this.#book.addVersion(version, nowMs);
     if (!('session' in turn)) return;
     const { session, tenant, group: name } = turn;
@@ -232,11 +241,18 @@ export class Feed {
     return this.#named(name, tenant).map((group) => groupJson(group, this.#parts.options));
   }
 
+  /** The router stops. */
+  async stop(): Promise<void> {
+    this.deliveries.close();
+    await this.#owner?.release();
+  }
+
   /** Deadlines and leases that have passed. @returns sessions to stop */
   async tick(nowMs: number): Promise<readonly ChatName[]> {
     this.deliveries.expire(nowMs);
     await this.#look([...this.#book.open], nowMs);
     await this.#book.prune(nowMs);
+    await this.#owner?.beat(nowMs);
     const cancelled = this.#cancelled;
     this.#cancelled = [];
     return cancelled;

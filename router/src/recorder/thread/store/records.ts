@@ -9,6 +9,8 @@ export interface RecordChange {
 
 /** Small JSON values beside the turns, by table and key: the state of what is made of turns, for the next process. */
 export interface RecordTables {
+  /** Other routers may have the same tables. */
+  readonly isShared: boolean;
   all(table: string): Soon<readonly (readonly [key: string, value: string])[]>;
   get(table: string, key: string): Soon<string | null>;
   /** All of the changes, or none. */
@@ -19,6 +21,7 @@ export interface RecordTables {
 
 /** Records that end with the process. */
 export class MemoryRecords implements RecordTables {
+  readonly isShared = false;
   readonly #tables = new Map<string, Map<string, { readonly value: string; readonly atMs: number }>>();
 
   all(table: string) {

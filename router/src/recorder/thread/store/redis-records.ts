@@ -11,6 +11,7 @@ const valueOf = (field: unknown): string => {
 
 /** Records in a Redis or Valkey server: a hash for each table. */
 export class RedisRecords implements RecordTables {
+  readonly isShared = true;
   readonly #link: RedisLink;
 
   constructor(link: RedisLink) {
