@@ -198,7 +198,7 @@ export class Book {
 
   /** @returns null: the session is in no group that is over */
   async pastOf(session: string, tenant: string): Promise<Past | null> {
-    const json = await this.#records.get(this.#table('past'), tenantKey(tenant, session));
+    const json = await this.#get('past', tenantKey(tenant, session));
     return json === null ? null : (JSON.parse(json) as Past);
   }
 
@@ -212,7 +212,7 @@ export class Book {
 
   async detailsOf({ session, rewards }: Member, tenant: string): Promise<RewardDetails> {
     if (!rewards.hasDetails) return NO_DETAILS;
-    const json = await this.#records.get(this.#table('rewards'), tenantKey(tenant, session));
+    const json = await this.#get('rewards', tenantKey(tenant, session));
     return json === null ? NO_DETAILS : (JSON.parse(json) as RewardDetails);
   }
 
@@ -225,7 +225,7 @@ export class Book {
   }
 
   async wasAcked(lease: string): Promise<boolean> {
-    return (await this.#records.get(this.#table('acks'), lease)) !== null;
+    return (await this.#get('acks', lease)) !== null;
   }
 
   /** The group has changed. */
@@ -272,6 +272,12 @@ export class Book {
     const groups = this.#bySession.get(session);
     if (groups === undefined) this.#bySession.set(session, [group]);
     else groups.push(group);
+  }
+
+  /** Also what is not written yet. */
+  async #get(table: string, key: string): Promise<string | null> {
+    const change = this.#changes.get(`${table}\n${key}`);
+    return change === undefined ? this.#records.get(this.#table(table), key) : change.value;
   }
 
   #table(table: string): string {

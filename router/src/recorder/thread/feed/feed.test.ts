@@ -168,3 +168,12 @@ test('whatever happens, each group has one consumer at a time, none after its ac
   // A world in which nothing happens would prove nothing.
   for (const [what, count] of Object.entries(happened)) assert.ok(count > 5, `${what}: ${count}`);
 });
+
+test('the first requests of a session that come at once are one member', async () => {
+  const writer = new TurnWriter(new MemoryStore(1e9));
+  const parts = { options: defaults, router: 'r', writer, experts: null, recorded: () => writer.flush() };
+  const feed = await Feed.begin(parts, 1);
+  const entry = { tenant: '', session: 's', group: 'g', size: null, isAgain: false };
+  await Promise.all([feed.admit(entry, 2), feed.admit(entry, 2), feed.admit(entry, 2)]);
+  assert.deepEqual([feed.stats.groups, feed.stats.members], [1, 1]);
+});

@@ -6,6 +6,7 @@ import {
   pendingLimit,
 } from '../../shared/feed.ts';
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
+import { tenantKey } from '../../shared/tenant-key.ts';
 import type { ChatName, SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
@@ -38,6 +39,8 @@ export class Feed {
   /** Complete groups whose members are to be looked at, or to be looked at again. */
   readonly #unjudged = new Set<Group>();
   readonly #judging = new Set<Group>();
+  /** By session. */
+  readonly #admitting = new Map<string, Promise<FeedVerdict>>();
   /** Sessions that the event loop is to stop. */
   #cancelled: ChatName[] = [];
 
@@ -66,7 +69,19 @@ export class Feed {
   }
 
   /** What a request with these headers is to the feed. A group begins, or gets a member, by it. */
-  async admit(entry: FeedEntry, nowMs: number): Promise<FeedVerdict> {
+  admit(entry: FeedEntry, nowMs: number): Promise<FeedVerdict> {
+    if (entry.session === '') return this.#admit(entry, nowMs);
+    // The first requests of a session may come at once: it joins one group, once.
+    const key = tenantKey(entry.tenant, entry.session);
+    let verdict = this.#admitting.get(key);
+    if (verdict === undefined) {
+      verdict = this.#admit(entry, nowMs).finally(() => this.#admitting.delete(key));
+      this.#admitting.set(key, verdict);
+    }
+    return verdict;
+  }
+
+  async #admit(entry: FeedEntry, nowMs: number): Promise<FeedVerdict> {
     const { tenant, session, group: name } = entry;
     const [known] = session === '' ? [] : this.#book.groupsOf(session, tenant);
     if (known !== undefined) {
@@ -82,14 +97,19 @@ export class Feed {
       const isLate = found.kind === 'cancelled' || found.kind === 'admitted';
       const was = { isCancelled: found.kind === 'cancelled', rewards: NO_REWARDS };
       if (isLate && session !== '') this.#book.setPast(session, tenant, was);
-      await this.#book.flush(nowMs);
+      await this.#flushed(nowMs);
       return found;
     }
     const isNew = found.members.length === 0;
-    if (session !== '') this.#book.join(found, session, nowMs);
+    if (session !== '' && this.#book.groupsOf(session, tenant).length === 0) this.#book.join(found, session, nowMs);
     // Further members are written with the next change: after a kill their turns tell which group they are in.
-    if (isNew) await this.#book.flush(nowMs);
+    if (isNew) await this.#flushed(nowMs);
     return { kind: 'admitted', isMember: true };
+  }
+
+  /** A store that is away delays no request: what is not written stays for the next time. */
+  #flushed(nowMs: number): Promise<void> {
+    return this.#book.flush(nowMs).catch(() => {});
   }
 
   /** @returns a group that takes another session, or why there is none */
@@ -304,7 +324,9 @@ export class Feed {
     if (turn === undefined || turn.group === '') return;
     const group = this.#book.newestNamed(turn.tenant, turn.group);
     const isWaiting = group?.state === 'open' && group.members.length < group.size;
-    if (isWaiting && (await this.#book.pastOf(session, turn.tenant)) === null) this.#book.join(group, session, nowMs);
+    const isPast = (await this.#book.pastOf(session, turn.tenant)) !== null;
+    if (isWaiting && !isPast && this.#book.groupsOf(session, turn.tenant).length === 0)
+      this.#book.join(group, session, nowMs);
   }
 
   /** After a restart: sessions whose end is stored, and was not yet known to the feed. */
