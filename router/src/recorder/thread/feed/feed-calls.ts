@@ -4,7 +4,7 @@ import type { ChatName, SessionName } from '../../shared/turn.ts';
 import { ByteStreams } from '../export/byte-streams.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { AckResult, Take } from './deliveries.ts';
-import type { Feed } from './feed.ts';
+import type { Feed, FeedEnd } from './feed.ts';
 import { feedNow } from './feed-clock.ts';
 
 export type FeedFormat = 'ndjson' | 'arrow';
@@ -77,8 +77,9 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       if (typeof change === 'string') return { code: 'bad_request', message: change };
       const { session } = name;
       if (await begun().isTaken(name, change)) return { code: 'group_taken', message: takenMessage(session) };
-      const known = await begun().rewarded(name, change, feedNow());
-      if (known > 0 || (await begun().isPast(name))) return { code: null, message: '' };
+      const { members, isTaken } = await begun().rewarded(name, change, feedNow());
+      if (isTaken) return { code: 'group_taken', message: takenMessage(session) };
+      if (members > 0 || (await begun().isPast(name))) return { code: null, message: '' };
       return { code: 'session_not_found', message: `No group has the session '${session}'.` };
     },
     feedGroups({ tenant, name, limit, after }: FeedGroups): Uint8Array {
@@ -134,8 +135,8 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     ends: {
       isTaken: (name: SessionName, change: RewardChange): Promise<boolean> =>
         feed?.isTaken(name, { ...change, id: '' }) ?? Promise.resolve(false),
-      ended: (name: SessionName, change: RewardChange): Promise<number> =>
-        feed?.ended(name, change, feedNow()) ?? Promise.resolve(0),
+      ended: (name: SessionName, change: RewardChange): Promise<FeedEnd> =>
+        feed?.ended(name, change, feedNow()) ?? Promise.resolve({ members: 0, isTaken: false }),
     },
   };
 }

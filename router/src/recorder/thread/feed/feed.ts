@@ -28,6 +28,14 @@ export interface FeedParts extends Omit<RowParts, 'store' | 'book'> {
   readonly recorded: () => Promise<unknown>;
 }
 
+/** What became of the end of a session, or of a reward. */
+export interface FeedEnd {
+  /** How many groups have a member of that name. */
+  readonly members: number;
+  /** A consumer has one of them, so the reward changes nothing. */
+  readonly isTaken: boolean;
+}
+
 const CANCELLED = 'Its group does not wait for this session any longer: it had enough members, or its deadline passed.';
 
 /** Groups of sessions on their way to a trainer: from their first requests to the consumer's ack. */
@@ -182,8 +190,8 @@ export class Feed {
     if (group?.state === 'open' && group.members.length < group.size) this.#book.join(group, session, nowMs);
   }
 
-  /** A session is over, by its client's word. @returns how many groups have a member of that name */
-  async ended(name: SessionName, change: RewardChange, nowMs: number): Promise<number> {
+  /** A session is over, by its client's word. */
+  async ended(name: SessionName, change: RewardChange, nowMs: number): Promise<FeedEnd> {
     if (this.#book.groupsOf(name.session, name.tenant).length === 0) await this.#joinByTurns(name, nowMs);
     const groups = this.#book.groupsOf(name.session, name.tenant);
     for (const group of groups) {
@@ -207,23 +215,26 @@ export class Feed {
     return pasts.some((past) => rewardsAfter(past.rewards, change) !== null);
   }
 
-  /** Gives a session rewards, as far as no consumer has its group. @returns how many groups have a member of that name */
-  async rewarded({ session, tenant }: SessionName, change: RewardsChange, nowMs: number): Promise<number> {
+  /** Gives a session rewards, as far as no consumer has its group. */
+  async rewarded({ session, tenant }: SessionName, change: RewardsChange, nowMs: number): Promise<FeedEnd> {
     const groups = this.#book.groupsOf(session, tenant);
+    let isTaken = false;
     for (const group of groups) {
       const member = memberOf(group, session);
+      const details = change.details === undefined ? null : await this.#book.detailsOf(member, group.tenant);
       const after = rewardsAfter(member.rewards, change);
-      if (after === null || group.state === 'leased') continue;
-      if (change.details !== undefined) {
-        const before = await this.#book.detailsOf(member, group.tenant);
-        this.#book.setDetails(member, group.tenant, detailsAfter(before, change.details));
+      if (after === null) continue;
+      if (group.state === 'leased') {
+        isTaken = true;
+        continue;
       }
+      if (details !== null) this.#book.setDetails(member, group.tenant, detailsAfter(details, change.details!));
       member.rewards = after;
       member.isRewarded = isReward(after);
       this.#book.save(group);
     }
     await this.#look(groups, nowMs);
-    return groups.length;
+    return { members: groups.length, isTaken };
   }
 
   /** Whether a group that is over had the session. */

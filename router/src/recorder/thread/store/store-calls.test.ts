@@ -16,7 +16,7 @@ test('a store that fails to count at once still reports its state', async () => 
     dataDir: null,
     recorded: () => Promise.resolve(),
     onEnded: none,
-    feed: { isTaken: () => Promise.resolve(false), ended: () => Promise.resolve(0) },
+    feed: { isTaken: () => Promise.resolve(false), ended: () => Promise.resolve({ members: 0, isTaken: false }) },
     counted: () => ({ lostParts: 3, expired: 0, evictedTurns: 0, lostPrompts: 0 }),
   });
   const { turns, bytes, dropped, isFailing } = await calls.storeState();

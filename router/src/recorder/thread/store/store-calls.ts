@@ -4,6 +4,7 @@ import type { RewardChange } from '../../shared/feed.ts';
 import type { OutcomeChange } from '../../shared/outcome.ts';
 import type { SessionName } from '../../shared/turn.ts';
 import { type StoreCounts, filesOf, turnsOf } from './store.ts';
+import type { FeedEnd } from '../feed/feed.ts';
 import type { TurnWriter, WriterState } from './writer.ts';
 
 /** The state of the store, which the event loop reads once a second. */
@@ -31,8 +32,7 @@ export interface SessionEnded {
 interface FeedEnds {
   /** Whether the rewards come after a consumer has got the group of the session. */
   isTaken(name: SessionName, change: RewardChange): Promise<boolean>;
-  /** @returns how many groups have a member of that name */
-  ended(name: SessionName, change: RewardChange): Promise<number>;
+  ended(name: SessionName, change: RewardChange): Promise<FeedEnd>;
 }
 
 interface StoreParts {
@@ -66,13 +66,13 @@ export function storeCalls({ writer, dataDir, recorded, onEnded, feed, counted }
       await recorded();
       onEnded({ session, tenant });
       const rewarded = { reward: change.reward, rewards };
-      const isTaken = await feed.isTaken({ session, tenant }, rewarded);
+      const wasTaken = await feed.isTaken({ session, tenant }, rewarded);
       // What a consumer got and what exports say stays the same.
-      const kept = isTaken ? { labels: change.labels } : change;
+      const kept = wasTaken ? { labels: change.labels } : change;
       const known = await store.finish({ session, tenant }, kept, Date.now());
-      const members = await feed.ended({ session, tenant }, isTaken ? {} : rewarded);
+      const { members, isTaken } = await feed.ended({ session, tenant }, wasTaken ? {} : rewarded);
       // A member of a group has ended also if none of its requests left a turn.
-      return { known: Math.max(known, members), isTaken };
+      return { known: Math.max(known, members), isTaken: wasTaken || isTaken };
     },
     async storeState(): Promise<StoreState> {
       const { place } = store;
