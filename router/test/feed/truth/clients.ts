@@ -160,10 +160,7 @@ async function happen(world: World, fault: Fault, call: string, cut: () => void)
     return engines.replaceServing(call);
   }
   if (fault === 'router') await world.killRouter();
-  if (fault === 'update') {
-    happened.updates++;
-    await engines.update();
-  }
+  if (fault === 'update') await world.update();
   if (fault === 'cut') {
     happened.cuts++;
     cut();

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -10,6 +11,7 @@ import { KillableRouter } from '../../exact/killable-router.ts';
 import type { FeedGroup } from '../../harness/feed-scene.ts';
 
 export const GROUP = 8;
+const JSON_TYPE = { 'content-type': 'application/json' };
 
 /** What a client knows of its session in the end. */
 export interface Session {
@@ -47,6 +49,8 @@ export class World {
   readonly journal = new Journal();
   readonly random: () => number;
   readonly #folder: string;
+  #swaps = false;
+  #step = 0;
   engines!: Engines;
   router!: KillableRouter;
 
@@ -55,12 +59,15 @@ export class World {
     this.#folder = mkdtempSync(join(tmpdir(), 'turnout-feed-'));
   }
 
-  async start(options: object): Promise<void> {
+  /** @param swaps the router swaps the weights; otherwise the engines get them past the router */
+  async start(options: object, swaps: boolean): Promise<void> {
+    this.#swaps = swaps;
     writeTokenizer(this.#folder);
     this.engines = await Engines.start(['sglang', 'sglang-incremental', 'sglang'], this.journal);
     const words = ['--worker-urls', ...this.engines.urls, '--tokenizer-path', this.#folder];
     words.push('--data-dir', join(this.#folder, 'data'), '--policy', 'least_inflight', '--capture-chat');
     words.push('--health-check-interval-secs', '1', '--plugin-timeout-ms', '60000');
+    if (swaps) words.push('--swap-snapshots', '/snapshots/{identity}');
     words.push('--plugin', 'radix-tree', '--plugin', `feed:${JSON.stringify(options)}`);
     this.router = await KillableRouter.start(words, this.journal);
   }
@@ -71,11 +78,23 @@ export class World {
     await this.router.replace();
   }
 
+  /** New weights for all engines, in the middle of whatever runs. */
+  async update(): Promise<void> {
+    this.happened.updates++;
+    if (!this.#swaps) return this.engines.update();
+    const { status, text } = await this.insist('/swap', { identity: `step-${++this.#step}` });
+    assert.equal(status, 202, text);
+  }
+
   /** Asks until the router answers: it may be killed meanwhile. */
   async insist(path: string, body: object): Promise<{ status: number; text: string }> {
     for (;;) {
       try {
-        const response = await fetch(this.router.url + path, { method: 'POST', body: JSON.stringify(body) });
+        const response = await fetch(this.router.url + path, {
+          method: 'POST',
+          headers: JSON_TYPE,
+          body: JSON.stringify(body),
+        });
         const text = await response.text();
         if (response.status < 500) return { status: response.status, text };
       } catch {
