@@ -62,12 +62,12 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       const { ExpertsReader } = await import('../chat/experts-rows.ts');
       const experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath ?? '');
       const begun = await Feeds.begin({ options, router, writer, experts, recorded }, feedNow());
-      writer.onPut = (turn) => begun.turnPut(turn);
+      writer.onPut = (turn) => begun.admissions.turnPut(turn);
       feed = begun;
     },
-    feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admit(entry, feedNow()),
+    feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admissions.admit(entry, feedNow()),
     feedDeclare: (group: { tenant: string; name: string; size: number; sessions: readonly string[] }) =>
-      begun().declare(group, feedNow()),
+      begun().admissions.declare(group, feedNow()),
     feedClose: ({ name, tenant }: { name: string; tenant: string | undefined }): Promise<boolean> =>
       begun().close(name, tenant, feedNow()),
     async feedReward({ body, ...name }: SessionName & { body: Uint8Array }): Promise<RewardResult> {

@@ -63,7 +63,7 @@ class World {
     const recorded = (): Promise<void> => this.#writer.flush();
     const parts = { options: this.#options, router: 'r', writer: this.#writer, experts: null, recorded };
     this.#feed = await Feed.begin(parts, this.#nowMs);
-    this.#writer.onPut = (turn) => this.#feed.turnPut(turn);
+    this.#writer.onPut = (turn) => this.#feed.admissions.turnPut(turn);
   }
 
   async run([what, which, value]: Step): Promise<void> {
@@ -109,7 +109,10 @@ class World {
   }
 
   async #turn(session: string, group: string): Promise<void> {
-    const verdict = await this.#feed.admit({ tenant: '', session, group, size: null, isAgain: false }, this.#nowMs);
+    const verdict = await this.#feed.admissions.admit(
+      { tenant: '', session, group, size: null, isAgain: false },
+      this.#nowMs,
+    );
     if (verdict.kind !== 'admitted') return;
     const versions = [{ version: `v${this.#version}`, from: 2, to: 4 }];
     this.#writer.put(turnOf({ session, group, versions, startedAtMs: this.#nowMs }));
@@ -174,6 +177,10 @@ test('the first requests of a session that come at once are one member', async (
   const parts = { options: defaults, router: 'r', writer, experts: null, recorded: () => writer.flush() };
   const feed = await Feed.begin(parts, 1);
   const entry = { tenant: '', session: 's', group: 'g', size: null, isAgain: false };
-  await Promise.all([feed.admit(entry, 2), feed.admit(entry, 2), feed.admit(entry, 2)]);
+  await Promise.all([
+    feed.admissions.admit(entry, 2),
+    feed.admissions.admit(entry, 2),
+    feed.admissions.admit(entry, 2),
+  ]);
   assert.deepEqual([feed.stats.groups, feed.stats.members], [1, 1]);
 });
