@@ -17,8 +17,8 @@ export function Details({ label, title, isWide = false, onClose, children }: Det
   useLayoutEffect(() => {
     const opener = document.activeElement;
     return () => {
-      // Another view was chosen: the focus is where it belongs.
-      if (!isClosed.current) return;
+      // Another view was chosen, or a key has gone to the filter since: the focus is where it belongs.
+      if (!isClosed.current || document.activeElement?.matches('[data-filter]') === true) return;
       const isGone = opener === document.body || opener?.isConnected !== true;
       (isGone ? document.querySelector<HTMLElement>('[role=grid]') : (opener as HTMLElement))?.focus();
     };
