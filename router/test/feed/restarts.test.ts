@@ -71,3 +71,24 @@ test('a feed in a shared store has one router: another one is refused, and takes
     ['g'],
   );
 });
+
+test('a store that is away for a while loses no group, and gives none out', async (t) => {
+  const server = await startRespServer(t);
+  const scene = await startFeedScene(t, { groupSize: 1 }, { router: { store: server.url } });
+  for (const session of ['a', 'b']) await scene.turn(session, session);
+  await scene.finish('a', { reward: 1 });
+  await server.stop();
+  const refused = await scene.post('/sessions/b/finish', { reward: 1 });
+  assert.equal(refused.status, 503, refused.text);
+  await assert.rejects(scene.take('wait_secs=0'));
+  assert.equal((await scene.turn('c', 'c')).status, 200, 'requests pass');
+  await server.start();
+  const finished = async (session: string): Promise<boolean> =>
+    (await scene.post(`/sessions/${session}/finish`, { reward: 1 })).status === 200;
+  for (const session of ['b', 'c']) await until(`the end of ${session} is stored`, () => finished(session));
+  const groups = await scene.take('wait_secs=20');
+  for (let more = 0; more < 2 && groups.length < 3; more++) groups.push(...(await scene.take('wait_secs=20')));
+  assert.deepEqual(groups.map(({ group }) => group).toSorted(), ['a', 'b', 'c']);
+  await scene.ack(...groups);
+  assertSums(await scene.stats());
+});

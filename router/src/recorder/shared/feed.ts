@@ -42,9 +42,18 @@ export interface FeedOptions {
   readonly leaseSecs: number;
 }
 
-/** How many groups may be pending; Infinity: any number. A group that begins now is then trained on within `maxLag` steps. */
-export const pendingLimit = ({ maxPendingGroups, maxLag, stepGroups }: FeedOptions): number =>
-  maxPendingGroups ?? (maxLag === null || stepGroups === null ? Infinity : (maxLag + 1) * stepGroups);
+/** Members of a group at most: its record is written with each change. */
+export const MAX_GROUP_SIZE = 1_024;
+
+/** Without a limit of the options: what a few hundred megabytes of memory hold. */
+const MAX_PENDING = 100_000;
+
+/** How many groups may be pending. With a limit of the options a group that begins now is trained on within `maxLag` steps. */
+export const pendingLimit = (options: FeedOptions): number => chosenLimit(options) ?? MAX_PENDING;
+
+/** null: the options have none. */
+export const chosenLimit = ({ maxPendingGroups, maxLag, stepGroups }: FeedOptions): number | null =>
+  maxPendingGroups ?? (maxLag === null || stepGroups === null ? null : (maxLag + 1) * stepGroups);
 
 /** A request's place in the feed, as its headers tell. */
 export interface FeedEntry {
@@ -61,8 +70,8 @@ export interface FeedEntry {
 
 /** Whether a request may pass. */
 export type FeedVerdict =
-  /** `isMember`: its session belongs to a group. */
-  | { readonly kind: 'admitted'; readonly isMember: boolean }
+  /** `isPast`: the group of its session is over. */
+  | { readonly kind: 'admitted'; readonly isPast: boolean }
   /** The feed is full: no new group may begin. */
   | { readonly kind: 'full'; readonly message: string }
   /** Its group does not wait for this session any more. */

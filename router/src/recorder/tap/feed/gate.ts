@@ -2,7 +2,7 @@ import { groupOf, sessionOf } from '../../../classify/routing-keys.ts';
 import type { Exchange } from '../../../exchange.ts';
 import { RouterError } from '../../../kit/errors.ts';
 import { Refused } from '../../../plugin.ts';
-import type { FeedOptions, FeedVerdict } from '../../shared/feed.ts';
+import { type FeedOptions, type FeedVerdict, MAX_GROUP_SIZE } from '../../shared/feed.ts';
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
 import type { ChatName } from '../../shared/turn.ts';
@@ -10,7 +10,6 @@ import type { RecorderThread } from '../recorder-thread.ts';
 
 /** So many sessions are known by name: for others the thread is asked. */
 const MAX_KNOWN = 200_000;
-const MAX_SIZE = 65_536;
 const REWARD = 'x-turnout-reward';
 
 export interface GateParts {
@@ -18,6 +17,8 @@ export interface GateParts {
   readonly options: FeedOptions;
   readonly sessionHeaders: readonly string[];
   readonly inFlight: () => Iterable<Exchange>;
+  /** A session goes on whose group is over, or does not wait for it. */
+  readonly onPast: (session: string) => void;
   /** The policies keep no place for the session any longer. */
   readonly endSession: (session: string) => void;
 }
@@ -59,7 +60,10 @@ export class FeedGate {
     for (let isAgain = false; ; isAgain = true) {
       const verdict: FeedVerdict = await this.#parts.thread.ask('feedAdmit', { ...entry, isAgain });
       if (verdict.kind === 'admitted' || verdict.kind === 'cancelled') this.#remember(key, verdict.kind);
-      if (verdict.kind === 'admitted') return null;
+      if (verdict.kind === 'admitted') {
+        if (verdict.isPast) this.#parts.onPast(session);
+        return null;
+      }
       if (verdict.kind === 'cancelled') throw refused('session_cancelled', verdict.message);
       if (verdict.kind === 'invalid') throw refused('bad_request', verdict.message);
       if (this.#parts.options.whenFull === 'refuse') throw refused('feed_full', verdict.message);
@@ -122,8 +126,8 @@ const refused = (...error: ConstructorParameters<typeof RouterError>): Refused =
 
 function problemOfSize({ head }: Exchange): string | null {
   const size = head.get('x-turnout-group-size');
-  const isSize = size === undefined || (/^\d{1,6}$/.test(size) && Number(size) >= 1 && Number(size) <= MAX_SIZE);
-  return isSize ? null : `x-turnout-group-size is a whole number from 1 to ${MAX_SIZE}.`;
+  const isSize = size === undefined || (/^\d{1,6}$/.test(size) && Number(size) >= 1 && Number(size) <= MAX_GROUP_SIZE);
+  return isSize ? null : `x-turnout-group-size is a whole number from 1 to ${MAX_GROUP_SIZE}.`;
 }
 
 /** The header says something of a session that is over with this request. */

@@ -14,6 +14,9 @@ const TICK_MS = 200;
 /** A request that waits for room for its group waits at most so long. */
 const MAX_HOLD_MS = 3_600_000;
 
+const PAST =
+  'a session goes on whose group is over or does not wait for it: its turns are stored, and not delivered. Names of sessions must not repeat';
+
 /** Groups of finished sessions for a trainer: see docs/guides/feed.md. */
 export const feed = (
   recorder: Recorder | null,
@@ -27,7 +30,12 @@ export const feed = (
     }
     const { thread, sessionHeaders } = recorder;
     const router = `${hostname()}:${config.port === 0 ? process.pid : config.port}`;
-    const gate = new FeedGate({ thread, options, sessionHeaders, ...requests });
+    let past = 0;
+    const onPast = (session: string): void => {
+      past++;
+      if ((past & (past - 1)) === 0) log.warn({ session, sessions: past }, PAST);
+    };
+    const gate = new FeedGate({ thread, options, sessionHeaders, onPast, ...requests });
     await recorder.restarts.prepare(() => {
       gate.forget();
       return thread.ask('feedBegin', { options, router });

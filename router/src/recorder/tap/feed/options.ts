@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { memberFlags } from '../../shared/feed.ts';
+import { MAX_GROUP_SIZE, memberFlags } from '../../shared/feed.ts';
 
 const count = z.number().int().min(1);
 
@@ -10,7 +10,11 @@ export const feedOptions = z.strictObject({
     .regex(/^[\w.-]{1,64}$/, 'has 1 to 64 letters, digits, dots, underscores or dashes')
     .default('default')
     .describe('Name of the feed in the store. Routers that share a Valkey need different names.'),
-  groupSize: count.nullable().default(null).describe('Members of a group whose requests do not say it.'),
+  groupSize: count
+    .max(MAX_GROUP_SIZE)
+    .nullable()
+    .default(null)
+    .describe('Members of a group whose requests do not say it.'),
   first: count.nullable().default(null).describe('A group is ready when so many members are complete. null: all.'),
   deadlineSecs: z
     .number()

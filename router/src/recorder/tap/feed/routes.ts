@@ -4,6 +4,7 @@ import { boundedKey } from '../../../classify/routing-keys.ts';
 import { checkInput, checkJson } from '../../../config/check-input.ts';
 import type { Exchange } from '../../../exchange.ts';
 import { type ErrorCode, RouterError } from '../../../kit/errors.ts';
+import { MAX_GROUP_SIZE } from '../../shared/feed.ts';
 import type { FeedTake } from '../../thread/feed/feed-calls.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 
@@ -34,8 +35,8 @@ const listing = z.strictObject({
 const justTenant = z.strictObject({ tenant });
 const declared = z.strictObject({
   group: z.string().min(1).transform(boundedKey),
-  size: z.number().int().min(1).max(65_536),
-  sessions: z.array(z.string().min(1).transform(boundedKey)).max(65_536).default([]),
+  size: z.number().int().min(1).max(MAX_GROUP_SIZE),
+  sessions: z.array(z.string().min(1).transform(boundedKey)).max(MAX_GROUP_SIZE).default([]),
 });
 
 type Env = { Bindings: { exchange: Exchange } };

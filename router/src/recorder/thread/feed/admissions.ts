@@ -38,11 +38,12 @@ export class Admissions {
     const [known] = session === '' ? [] : this.#book.groupsOf(session, tenant);
     if (known !== undefined) {
       const { state } = known.members.find((member) => member.session === session)!;
-      return state === 'cancelled' ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isMember: true };
+      return state === 'cancelled' ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isPast: false };
     }
-    const past = session === '' ? null : await this.#book.pastOf(session, tenant);
+    // While the store is away, a session that its group did not wait for is not known.
+    const past = session === '' ? null : await this.#book.pastOf(session, tenant).catch(() => null);
     if (past?.isCancelled === true) return { kind: 'cancelled', message: CANCELLED };
-    if (past !== null || name === '') return { kind: 'admitted', isMember: false };
+    if (past !== null || name === '') return { kind: 'admitted', isPast: past !== null };
     const found = this.#groupFor(entry, nowMs);
     if (!('id' in found)) {
       // A session that its group did not wait for is known by its name from now on.
@@ -56,7 +57,7 @@ export class Admissions {
     if (session !== '' && this.#book.groupsOf(session, tenant).length === 0) this.#book.join(found, session, nowMs);
     // Further members are written with the next change: after a kill their turns tell which group they are in.
     if (isNew) await this.#flushed(nowMs);
-    return { kind: 'admitted', isMember: true };
+    return { kind: 'admitted', isPast: false };
   }
 
   /** A store that is away delays no request: what is not written stays for the next time. */
@@ -76,7 +77,7 @@ export class Admissions {
     if (late !== null) {
       this.#book.counts.members++;
       this.#book.dropMember(late.isCancelled ? 'cancelled' : 'late');
-      return late.isCancelled ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isMember: false };
+      return late.isCancelled ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isPast: true };
     }
     const options = this.#options;
     const wanted = size ?? options.groupSize;
@@ -120,7 +121,7 @@ export class Admissions {
     const group = this.#book.begin(tenant, name, size, nowMs);
     for (const session of sessions) this.#book.join(group, session, nowMs);
     await this.#book.flush(nowMs);
-    return { kind: 'admitted', isMember: true };
+    return { kind: 'admitted', isPast: false };
   }
 
   /** A turn is on its way to the store. A session whose key is in the body joins its group by it. */

@@ -69,9 +69,18 @@ export class Deliveries {
   /** Leases groups to a consumer, or waits until there is one. @returns empty: there was none in that time */
   async take(take: Take, nowMs: number): Promise<readonly Group[]> {
     const groups = this.#lease(take, nowMs);
-    if (groups.length === 0 && take.waitMs > 0) return this.#wait(take);
-    await this.#book.flush(nowMs);
-    return groups;
+    return groups.length === 0 && take.waitMs > 0 ? this.#wait(take) : this.#written(groups, nowMs);
+  }
+
+  /** The lease is on record before a byte of the group is sent. A store that is away gives no groups out. */
+  async #written(groups: readonly Group[], nowMs: number): Promise<readonly Group[]> {
+    try {
+      await this.#book.flush(nowMs);
+      return groups;
+    } catch (error) {
+      for (const group of groups) this.#release(group);
+      throw error;
+    }
   }
 
   /** The consumer has left: it waits no more. */
@@ -224,14 +233,9 @@ export class Deliveries {
   }
 
   #wait(take: Take): Promise<readonly Group[]> {
-    return new Promise((resolve) => {
+    return new Promise((resolve, reject) => {
       const timer = setTimeout(() => this.leave(take.id), take.waitMs);
-      const found = (groups: readonly Group[]): void =>
-        // The lease is on record before a byte of the group is sent.
-        void this.#book.flush(feedNow()).then(
-          () => resolve(groups),
-          () => resolve(groups),
-        );
+      const found = (groups: readonly Group[]): void => void this.#written(groups, feedNow()).then(resolve, reject);
       this.#waiters.set(take.id, { take, found, timer });
     });
   }

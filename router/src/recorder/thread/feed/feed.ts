@@ -1,4 +1,4 @@
-import { type FeedOptions, type RewardChange, pendingLimit } from '../../shared/feed.ts';
+import { type FeedOptions, type RewardChange, chosenLimit } from '../../shared/feed.ts';
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
 import type { ChatName, SessionName } from '../../shared/turn.ts';
 import { turnsOf } from '../store/store.ts';
@@ -177,7 +177,6 @@ export class Feed {
     }
     const version = versions.newest;
     const takenThisStep = counts.takenVersion === version ? counts.taken : 0;
-    const limit = pendingLimit(options);
     return {
       groups: counts.groups,
       members: counts.members,
@@ -193,7 +192,7 @@ export class Feed {
       expiredLeases: counts.expiredLeases,
       refused: counts.refused,
       waitingConsumers: this.deliveries.waiting,
-      maxPending: limit === Infinity ? null : limit,
+      maxPending: chosenLimit(options),
       version,
       takenThisStep,
       wanted: options.stepGroups === null ? null : Math.max(0, options.stepGroups - takenThisStep),
@@ -291,6 +290,8 @@ export class Feed {
     await recorded();
     for (const member of group.members) {
       if (member.dropped !== null) continue;
+      // The store was away: it does not have all turns yet.
+      if (writer.waiting(member.session, group.tenant).length > 0) return;
       const turns = await turnsOf(writer.store, member.session, group.tenant);
       if (turns.some(({ id }) => writer.awaitsVersion(id))) return;
       const facts = factsOf(turns);
