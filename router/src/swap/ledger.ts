@@ -102,6 +102,17 @@ export class Ledger {
     return this.#entries.findLast((each) => each.hasLoaded && each.seq < seq) ?? null;
   }
 
+  /** Engines whose newest swap has neither ended nor failed there, by URL, with the stage of that swap. */
+  unfinished(): Map<string, string> {
+    const newest = new Map<string, EngineRecord>();
+    for (const { engines } of this.#entries)
+      for (const [url, record] of engines)
+        // An engine that joins may be brought to the weights of an older swap than its last one.
+        if ((record.beganAt ?? 0) >= (newest.get(url)?.beganAt ?? 0)) newest.set(url, record);
+    const left = [...newest].filter(([, { stage }]) => stage !== 'done' && stage !== 'error');
+    return new Map(left.map(([url, { stage }]) => [url, stage]));
+  }
+
   /** Where an engine found the weights that it was started with; null: not known. */
   bootPathOf(url: string): string | null {
     return this.#state.get(`${this.#key}|boot|${url}`) ?? null;

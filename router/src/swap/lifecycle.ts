@@ -196,7 +196,7 @@ export class Lifecycle implements WeightJudge {
         if (!wasPaused && !isBehind && !isServing(engine)) this.serve(engine);
       } else {
         engine.phase = 'warming';
-        swap.begin();
+        await set.begin(engine, swap);
         await swap.over;
         signal.throwIfAborted();
         if (!isServing(engine)) await pause(loadMs);

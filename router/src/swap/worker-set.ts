@@ -37,6 +37,11 @@ export class WorkerSet {
   readonly #table: EngineTable;
   /** The swap that an earlier router did not end. */
   readonly #interrupted: LedgerEntry | null;
+  /**
+   * Engines at which an earlier router was at work when it ended, by URL, with the stage that it had come to: also those that it brought in
+   * alone, after the swap of the fleet. They may be paused, with half-written weights.
+   */
+  readonly #left: Map<string, string>;
   /** The swap that runs. */
   #running: LedgerEntry | null = null;
   /** The running swap undoes another one. */
@@ -52,6 +57,7 @@ export class WorkerSet {
     this.ledger = ledger;
     const { last } = ledger;
     this.#interrupted = last?.endedAt === null ? last : null;
+    this.#left = ledger.unfinished();
     // Of a trainer's swap only the trainer knows the weights; of an undone swap some engines may have loaded the target.
     if (last?.endedAt === null && (last.mover === 'trainer' || last.isUndone)) this.#running = last;
     if (last?.endedAt === null && last.isUndone) this.#waiting = this.#orderToUndo(last);
@@ -246,6 +252,8 @@ export class WorkerSet {
     const holds = identityOf(version, baseIdentity);
     await this.#findBootPath(engine, holds);
     const interrupted = this.#interruptedAt(engine);
+    const leftAt = this.#left.get(engine.url) ?? null;
+    this.#left.delete(engine.url);
     const wanted = interrupted ?? this.ledger.wanted;
     engine.isLabelled = version === holds;
     const before = interrupted === null ? null : this.#identityBefore(interrupted);
@@ -253,12 +261,14 @@ export class WorkerSet {
     const identity =
       (isUndone ? before : wanted?.identity) ?? (engine.isLabelled ? holds : (this.#majority() ?? holds));
     // Half-written weights have the version of before.
-    if (interrupted === null && holds === identity && engine.phase !== 'quarantined') {
+    const isWhole = interrupted === null && leftAt === null && engine.phase !== 'quarantined';
+    if (isWhole && holds === identity) {
       engine.snapshot = identity;
       engine.error = null;
       if (wanted !== null) engine.namespaces.apply(wanted);
       return null;
     }
+    const hasLoaded = interrupted === null ? leftAt === 'label' || leftAt === 'resume' : interrupted.mover === 'router';
     return this.#start(engine, {
       transition: 'async',
       drains: false,
@@ -267,8 +277,15 @@ export class WorkerSet {
       // Only an engine that took part in an interrupted swap may go back to what the fleet had before it.
       previous: before === null ? null : this.snapshot(before, engine),
       weights: 'unknown',
-      hasTarget: interrupted?.mover === 'router' && !isUndone && holds === identity,
+      hasTarget: hasLoaded && !isUndone && holds === identity,
     });
+  }
+
+  /** Begins what `bring` returned. That it is at work there must outlive the router before the engine is paused. */
+  async begin(engine: SwapEngine, swap: EngineSwap): Promise<void> {
+    this.noted(engine, swap);
+    await this.#flush();
+    swap.begin();
   }
 
   /** An engine was brought in, or has left: a swap that an earlier router left is over with the last one. */

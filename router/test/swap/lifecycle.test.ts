@@ -15,6 +15,7 @@ import { until } from '../harness/within.ts';
 
 const short = { prompt: 'go on', max_tokens: 4, ignore_eos: true };
 const FAST = { disableHealthCheck: false, healthCheckIntervalSecs: 0.02, healthFailureThreshold: 1 };
+const OFTEN = ['--health-check-interval-secs', '0.05'];
 const LOADS = /^\/(collective_rpc|update_weights_from_disk)/;
 
 test('the calls to each engine, in order', async (t) => {
@@ -260,6 +261,32 @@ for (const kind of ['vllm', 'sglang'] as const) {
         ['step-1', true],
       ],
     );
+    equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
+  });
+
+  test(`${kind}: a router that is killed while it brings in one engine and started again goes on with that`, async (t) => {
+    const sims = { timeScale: 1, weightLoadMs: 400 };
+    const [stays, leaves] = await startSims(t, [kind, kind], sims);
+    const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t), ...OFTEN];
+    const urls = [stays!.url, leaves!.url];
+    const before = await startRouterProcess(t, urls, options);
+    const scene = await sceneOf({ url: before.url } as never, [stays!, leaves!]);
+    await scene.swap('step-1');
+    await leaves!.kill();
+    const [joins] = await startSims(t, [kind], { ...sims, port: leaves!.port });
+    await until('it loads', () => joins!.core.faults.calls.some((call) => LOADS.test(call)));
+    before.child.kill('SIGKILL');
+    await once(before.child, 'close');
+    // An engine ends what it was told; then it has the weights of the fleet, and is paused.
+    await until('it has loaded', () => joins!.core.modelPath === '/snapshots/step-1');
+
+    const after = await startRouterProcess(t, urls, options);
+    const again = await sceneOf({ url: after.url } as never, [stays!, joins!]);
+    for (const worker of (await again.status()).workers)
+      deepEqual([worker.snapshot, worker.state], ['step-1', 'serving']);
+    for (const { core } of [stays!, joins!])
+      deepEqual([core.modelPath, core.weightVersion, core.paused], ['/snapshots/step-1', 'step-1', false]);
+    equal(stays!.core.faults.calls.filter((call) => LOADS.test(call)).length, 1, 'the other one is left alone');
     equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
   });
 }
