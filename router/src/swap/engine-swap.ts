@@ -1,3 +1,4 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import { engines } from '../engines/engines.ts';
 import {
   type CallResult,
@@ -7,7 +8,7 @@ import {
   resultOf,
   weightCalls,
 } from '../engines/weights.ts';
-import { UNSET } from '../engines/weight-label.ts';
+import { UNSET, identityOf } from '../engines/weight-label.ts';
 import type { EngineLabel } from '../weights/engine-label.ts';
 import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
@@ -35,6 +36,8 @@ export interface SwapOrder {
   readonly hasTarget: boolean;
 }
 
+const RESTARTED: [CallResult, string] = ['died', 'the engine was restarted'];
+
 /** An engine stops or resumes between two steps. */
 const STEP_TIMEOUT_MS = 30_000;
 
@@ -42,6 +45,8 @@ const STEP_TIMEOUT_MS = 30_000;
 export class EngineSwap {
   readonly order: SwapOrder;
   state: SwapState;
+  /** It ended because the engine is, or will be, another process. */
+  hasDied = false;
   /** Resolves when the swap is over here, or goes on only to resume an engine that does not answer. */
   readonly over: Promise<void>;
   /** Resolves when the engine is paused for a trainer, or the swap is over. */
@@ -53,6 +58,8 @@ export class EngineSwap {
   #timer: NodeJS.Timeout | null = null;
   #cancelDrain: (() => void) | null = null;
   #isStopped = false;
+  /** `EngineWeights.breaks` at the begin. */
+  #breaks = 0;
   /** The engine's label while its weights are replaced, else null. Kept here, because a worker that joins again gets a new label. */
   #label: EngineLabel | null = null;
 
@@ -74,6 +81,7 @@ export class EngineSwap {
   }
 
   begin(): void {
+    this.#breaks = this.#engine.breaks;
     this.#step({ kind: 'began' });
   }
 
@@ -138,7 +146,8 @@ export class EngineSwap {
         break;
       case 'quarantine':
         this.#endUpdate(true);
-        table.lost(engine);
+        this.hasDied = effect.hasDied;
+        table.lost(engine, effect.hasDied);
         break;
       case 'over':
         this.#endUpdate(false);
@@ -187,7 +196,11 @@ export class EngineSwap {
   }
 
   async #setLabel(calls: WeightCalls, identity: string): Promise<[CallResult, string]> {
-    if (calls.labelsWithLoad && (await this.#version()) === identity) return ['ok', ''];
+    const named = await this.#version();
+    if (calls.labelsWithLoad && named === identity) return ['ok', ''];
+    // The label must not come to a process that has not loaded these weights.
+    const hadOther = this.order.hasTarget && identityOf(named, this.#engine.set.options.baseIdentity) !== identity;
+    if (hadOther || ((await this.#isInDoubt()) && !(await this.#isSameProcess()))) return RESTARTED;
     const said = await this.#send('label', calls.label(identity));
     const version = await this.#version();
     // vLLM before 0.33 takes no label, and reports none.
@@ -197,10 +210,21 @@ export class EngineSwap {
 
   async #resume(call: WeightCall, identity: string): Promise<[CallResult, string]> {
     const [result, detail] = await this.#send('resume', call);
-    // An engine that was restarted since the last try is not paused, and has other weights.
-    const isInDoubt = result === 'ok' && this.state.failures > 0 && this.#engine.isLabelled;
-    if (isInDoubt && (await this.#version()) !== identity) return ['died', 'the engine was restarted'];
-    return [result, detail];
+    if (result !== 'ok' || (this.state.failures === 0 && !(await this.#isInDoubt()))) return [result, detail];
+    // An engine that was restarted meanwhile is not paused, and has other weights.
+    const isSame = this.#engine.isLabelled ? (await this.#version()) === identity : await this.#isSameProcess();
+    return isSame ? [result, detail] : RESTARTED;
+  }
+
+  /** Whether the engine may have become another process since the begin. */
+  async #isInDoubt(): Promise<boolean> {
+    // The end of a connection is read by then that came before the last answer.
+    await turn();
+    return this.#engine.breaks !== this.#breaks;
+  }
+
+  #isSameProcess(): Promise<boolean> {
+    return this.#engine.isSameProcess(STEP_TIMEOUT_MS);
   }
 
   /** The weight version that the engine reports; null: none. */

@@ -138,11 +138,13 @@ export class EngineTable implements WeightSource {
     this.changed(engine);
   }
 
-  /** The engine's weights are not known: its streams end. */
-  lost(engine: SwapEngine): void {
+  /** The engine's weights are not known: its streams end. @param hasDied it is, or will be, another process */
+  lost(engine: SwapEngine, hasDied: boolean): void {
     engine.snapshot = null;
+    // A request may have come to it with the belief of before.
+    engine.breaks++;
     // Its last worker may have left the fleet during the swap.
-    if (engine.ranks.size > 0) this.lifecycle.bring(engine, 'quarantined');
+    if (engine.ranks.size > 0) this.lifecycle.bring(engine, 'quarantined', hasDied);
     this.changed(engine);
     for (const x of this.parts.inFlight()) {
       if (x.audience !== null) continue;

@@ -35,15 +35,14 @@ export class Lifecycle implements WeightJudge {
     this.#parts = table.parts;
   }
 
-  /** The engine's weights are not known to the router. */
-  bring(engine: SwapEngine, phase: 'registered' | 'quarantined'): void {
+  /** The engine's weights are not known to the router. @param hasDied not because it could not load them */
+  bring(engine: SwapEngine, phase: 'registered' | 'quarantined', hasDied = false): void {
     engine.phase = phase;
     this.keepOut(engine);
     if (this.#jobs.has(engine)) return;
     const ender = new AbortController();
     this.#jobs.set(engine, ender);
-    const isBack = phase === 'quarantined';
-    void this.#bring(engine, ender.signal, isBack)
+    void this.#bring(engine, ender.signal, phase === 'quarantined' && !hasDied)
       .catch((error: unknown) => {
         if (!ender.signal.aborted) this.#parts.log.error({ worker: engine.url, err: error }, 'engine not brought in');
       })
@@ -108,12 +107,19 @@ export class Lifecycle implements WeightJudge {
 
   async #examine(engine: SwapEngine): Promise<void> {
     const { gate } = this.#parts;
-    // After a swap of it.
-    while (engine.isBusy)
-      await (engine.swap?.isRunning === true ? engine.swap.over : delay(ASK_MS, null, { ref: false }));
-    gate.close(engine.url, 'hold');
+    let found: Found;
     try {
-      if (await this.#check(engine)) engine.isDoubted = false;
+      do {
+        // After a swap of it: one that does not load leaves the weights as they are.
+        while (engine.isBusy) {
+          await engine.swap?.over;
+          // It may be over and go on trying to resume.
+          if (engine.isBusy) await delay(ASK_MS, null, { ref: false });
+        }
+        gate.close(engine.url, 'hold');
+        found = await this.#check(engine);
+      } while (found === 'not known');
+      if (found === 'same') engine.isDoubted = false;
     } finally {
       if (!engine.isBusy) gate.open(engine.url);
     }
@@ -131,9 +137,13 @@ export class Lifecycle implements WeightJudge {
     return this.#check(engine).then(() => isServing(engine));
   }
 
-  /** The engine may be another process. @returns whether its weights are what they should be; false: it is brought in anew */
-  async #check(engine: SwapEngine): Promise<boolean> {
+  /**
+   * The engine may be another process. @returns whether its weights are what they should be; `other`: it is brought in anew; `not known`: a swap
+   * of it has begun meanwhile, or it may have become another process again
+   */
+  async #check(engine: SwapEngine): Promise<Found> {
     await this.#watch(engine);
+    const { breaks } = engine;
     const isThere = await engine.learn(this.#table.timeoutMs).then(
       () => true,
       () => false,
@@ -145,13 +155,13 @@ export class Lifecycle implements WeightJudge {
       name = await this.#parts.labels.nameOf(engine.worker);
     }
     const isSame = isThere && engine.fits(name, label.stale) && (await this.#hasKept(engine));
-    // A swap that runs now replaces the weights, whatever they are.
-    if (engine.isBusy || !isServing(engine)) return true;
-    if (isSame) return true;
+    if (!isServing(engine)) return 'other';
+    if (engine.isBusy || (isSame && engine.breaks !== breaks)) return 'not known';
+    if (isSame) return 'same';
     this.#parts.log.warn({ worker: engine.url, holds: name, expected: engine.snapshot }, 'engine has other weights');
     this.#forget(engine);
     this.bring(engine, 'registered');
-    return false;
+    return 'other';
   }
 
   /** Without a name for its weights, an engine has kept them if it is the same process, or if it was started with them. */
@@ -168,15 +178,20 @@ export class Lifecycle implements WeightJudge {
   /** Watches the process of the engine, from before it is asked what it has. */
   #watch(engine: SwapEngine): Promise<void> {
     if (engine.ranks.size === 0) return Promise.resolve();
-    engine.watch ??= new ProcessWatch(() => this.doubt(engine, 'a connection to it was lost'));
+    engine.watch ??= new ProcessWatch(() => {
+      // Also of an engine that is not checked now: requests may have come to another process with the belief of before.
+      engine.breaks++;
+      this.doubt(engine, 'a connection to it was lost');
+    });
     this.#watched.add(engine);
     return engine.watch.open(engine.worker.pool.endpoint);
   }
 
-  async #bring(engine: SwapEngine, signal: AbortSignal, isBack: boolean): Promise<void> {
+  /** @param isLater a try to load has just failed */
+  async #bring(engine: SwapEngine, signal: AbortSignal, isLater: boolean): Promise<void> {
     const { set } = engine;
     const pause = (ms: number): Promise<void> => delay(ms, undefined, { signal, ref: false });
-    if (isBack) await pause(LOAD_MS);
+    if (isLater) await pause(LOAD_MS);
     // A swap of the fleet may have brought it in meanwhile.
     for (let loadMs = LOAD_MS; !isServing(engine); loadMs = Math.min(2 * loadMs, MAX_LOAD_MS)) {
       await this.#untilKnown(engine, signal);
@@ -199,7 +214,7 @@ export class Lifecycle implements WeightJudge {
         await set.begin(engine, swap);
         await swap.over;
         signal.throwIfAborted();
-        if (!isServing(engine)) await pause(loadMs);
+        if (!isServing(engine) && !swap.hasDied) await pause(loadMs);
       }
     }
     set.brought();
@@ -222,6 +237,9 @@ export class Lifecycle implements WeightJudge {
     }
   }
 }
+
+/** What a check of an engine's weights has found. */
+type Found = 'same' | 'other' | 'not known';
 
 const isServing = ({ phase }: SwapEngine): boolean => phase === 'serving';
 

@@ -56,8 +56,8 @@ export type SwapEffect =
   | { readonly kind: 'ready' }
   /** The engine now has this snapshot. */
   | { readonly kind: 'holds'; readonly what: 'target' | 'previous' }
-  /** The engine's weights are not known: nothing may be sent to it, and its streams end. */
-  | { readonly kind: 'quarantine' }
+  /** The engine's weights are not known: nothing may be sent to it, and its streams end. `hasDied`: it is, or will be, another process. */
+  | { readonly kind: 'quarantine'; readonly hasDied: boolean }
   /** The swap has ended here, or has failed for now and goes on trying to resume. */
   | { readonly kind: 'over' };
 
@@ -106,8 +106,8 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
   const failed = (detail: string): string => state.error ?? `${stage}: ${detail}`;
   const end = (change: Partial<SwapState>, ...effects: SwapEffect[]): Step =>
     go((change.error ?? state.error) === null ? 'done' : 'error', change, ...effects, { kind: 'over' });
-  const quarantine = (detail: string): Step =>
-    end({ error: failed(detail), weights: 'unknown' }, { kind: 'quarantine' }, { kind: 'open' });
+  const quarantine = (detail: string, hasDied = false): Step =>
+    end({ error: failed(detail), weights: 'unknown' }, { kind: 'quarantine', hasDied }, { kind: 'open' });
   const labelled = (detail: string | null): Step => {
     const what = state.isRollingBack ? 'previous' : 'target';
     const warning = detail === null ? null : `label: ${detail}`;
@@ -148,7 +148,7 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
 
   const { result, detail } = event;
   const isOk = result === 'ok';
-  if (stage !== 'done' && stage !== 'error' && result === 'died') return quarantine(detail);
+  if (stage !== 'done' && stage !== 'error' && result === 'died') return quarantine(detail, true);
   if (stage === 'pause') {
     if (state.weights === 'unknown' && (!isOk || state.isUndone)) return quarantine(isOk ? 'undone' : detail);
     if (result === 'refused') return end({ error: failed(detail) }, { kind: 'open' });

@@ -33,7 +33,10 @@ export class KillableRouter implements Tested {
     this.#changing = this.#changing.then(async () => {
       if (this.#child !== child) return;
       await ended(child);
-      await this.#start();
+      await this.#start().catch((error: unknown) => {
+        // Another kill came before it listened: the next router follows.
+        if (this.#child?.killed !== true) throw error;
+      });
     });
     return this.#changing;
   }

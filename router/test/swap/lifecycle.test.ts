@@ -2,6 +2,7 @@ import { deepEqual, equal, ok } from 'node:assert/strict';
 import { once } from 'node:events';
 import { test } from 'node:test';
 import { SwapEngine } from '../../src/swap/engine.ts';
+import { Worker } from '../../src/fleet/worker.ts';
 import { WorkerSet } from '../../src/swap/worker-set.ts';
 import { startRouterProcess } from '../chaos/router-process.ts';
 import { connectClient, request, send } from '../harness/client.ts';
@@ -288,5 +289,27 @@ for (const kind of ['vllm', 'sglang'] as const) {
       deepEqual([core.modelPath, core.weightVersion, core.paused], ['/snapshots/step-1', 'step-1', false]);
     equal(stays!.core.faults.calls.filter((call) => LOADS.test(call)).length, 1, 'the other one is left alone');
     equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
+  });
+
+  test(`${kind}: a process that takes the place of the one that has loaded does not get the label`, async (t) => {
+    const [engine] = await startSims(t, [kind]);
+    const { swap } = await startSwapScene(t, [engine!]);
+    let fresh: typeof engine;
+    const send = Worker.prototype.post;
+    t.mock.method(Worker.prototype, 'post', async function (this: Worker, ...args: Parameters<typeof send>) {
+      const reply = await send.apply(this, args);
+      if (fresh === undefined && LOADS.test(args[0])) {
+        await engine!.kill();
+        [fresh] = await startSims(t, [kind], { port: engine!.port });
+      }
+      return reply;
+    });
+    const { swaps } = await swap('step-1');
+    const { error } = swaps[0]!.engines[0]!;
+    ok(/the engine was restarted|weight version "default"/.test(error ?? ''), error ?? 'no error');
+    const calls = fresh!.core.faults.calls.filter(
+      (path) => LOADS.test(path) || path.startsWith('/update_weight_version'),
+    );
+    ok(calls[0] === undefined || LOADS.test(calls[0]), calls.join());
   });
 }

@@ -29,6 +29,7 @@ async function run(
   await world.start({ groupSize: GROUP, needsReward: true, dropFlags: [], ...options }, swaps);
   t.after(() => world.close());
   const consumers = Array.from({ length: CONSUMERS }, (_, i) => new Consumer(world, `trainer-${i}`));
+  t.after(() => consumers.forEach((consumer) => consumer.stop()));
   const consuming = consumers.map((consumer) => consumer.run());
   let next = 0;
   const work = async (): Promise<void> => {

@@ -50,6 +50,7 @@ export class World {
   readonly random: () => number;
   readonly #folder: string;
   #swaps = false;
+  #isClosed = false;
   #step = 0;
   engines!: Engines;
   router!: KillableRouter;
@@ -88,7 +89,7 @@ export class World {
 
   /** Asks until the router answers: it may be killed meanwhile. */
   async insist(path: string, body: object): Promise<{ status: number; text: string }> {
-    for (;;) {
+    while (!this.#isClosed) {
       try {
         const response = await fetch(this.router.url + path, {
           method: 'POST',
@@ -103,6 +104,7 @@ export class World {
       await this.router.settled();
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
+    throw new Error(`${path}: the test has ended`);
   }
 
   async stats(): Promise<FeedStats> {
@@ -110,6 +112,7 @@ export class World {
   }
 
   async close(): Promise<void> {
+    this.#isClosed = true;
     await this.router.close();
     await this.engines.close();
     rmSync(this.#folder, { recursive: true, force: true });
