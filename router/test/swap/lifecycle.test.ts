@@ -174,10 +174,14 @@ test('an engine that was restarted while it could not be resumed is not taken fo
   await call('/swap', { identity: 'step-1' });
   await until('it has tried', () => engine!.core.faults.calls.filter((each) => each === '/resume').length > 1);
   await engine!.kill();
+  let sooner = 0;
   const [back] = await startSims(t, ['vllm'], { port: engine!.port });
-  await until('it is known', async () => (await status()).workers[0]!.state !== 'swapping');
-  equal(router.fleet.eligible.length, 0, 'its weights are those of its start');
-  equal(back!.core.modelPath, 'sim');
+  router.fleet.onEvent(() => {
+    if (router.fleet.eligible.length > 0 && back!.core.modelPath === 'sim') sooner++;
+  });
+  await until('it is brought in', async () => (await status()).workers[0]!.state === 'serving');
+  equal(sooner, 0, 'with the weights of its start');
+  equal(back!.core.modelPath, '/snapshots/step-1');
 });
 
 test('the ranks of an engine are swapped once', async (t) => {
