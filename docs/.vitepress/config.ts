@@ -36,6 +36,7 @@ const sections: Readonly<Record<string, readonly string[]>> = {
     'guides/fleet-control',
     'guides/security',
     'guides/kubernetes',
+    'guides/gateway',
     'guides/prefill-decode',
     'guides/kv-aware',
   ],

@@ -1,8 +1,8 @@
-import type { Worker } from './fleet/worker.ts';
+import type { Leg, Worker } from './fleet/worker.ts';
 import type { IndexedSetMember } from './kit/indexed-set.ts';
-import type { ErrorFormat, RouterError } from './kit/errors.ts';
+import { type ErrorFormat, RouterError } from './kit/errors.ts';
 import type { RequestBody } from './wire/request-body.ts';
-import { PlacedRequest } from './placed-request.ts';
+import { type Activity, PlacedRequest } from './placed-request.ts';
 import { NO_PLUGINS, type PluginChain } from './phases/chain.ts';
 import type { ExchangeView } from './phases/exchange-view.ts';
 import type { RequestHead } from './wire/request-head.ts';
@@ -40,6 +40,24 @@ export interface FailedAttempt {
   readonly failure: Failure;
 }
 
+/** An attempt at one worker or at a pair: it has a worker, and is started once its body is known. */
+export interface Started extends Activity {
+  readonly isOver: boolean;
+  /** Sends the request. `changed`: a body that plugins made; null: the client's. */
+  start(isFresh: boolean, changed: Buffer | null): void;
+}
+
+/** Moves the bytes of a request in the router's place: a gateway, which is told where to send it. */
+export interface Carrier {
+  attempt(
+    x: Exchange,
+    legs: readonly Leg[],
+    listener: ResultListener<{ readonly x: Exchange; readonly worker: Worker }>,
+  ): Started;
+  /** Whether the gateway may send the request to this worker. */
+  allows(worker: Worker): boolean;
+}
+
 /** Maximum bytes of a response that are read while its engine loads weights and its client does not take them. */
 const READ_ON_BYTES = 4_194_304;
 
@@ -70,6 +88,8 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
   traceLine: string | null = null;
   /** How long it was queued for admission. */
   queuedMs = 0;
+  /** Moves its bytes; null: the router does. */
+  carrier: Carrier | null = null;
   /** The workers whose engines get this control request, without admission and policy; null: it is no such request. */
   audience: readonly Worker[] | null = null;
   /** The engine gets the request without a data-parallel rank, although the worker is a rank. */
@@ -181,6 +201,13 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
   }
 
   override allowed(workers: readonly Worker[]): readonly Worker[] | RouterError {
-    return this.plugins.choose(this, workers);
+    const { carrier } = this;
+    const reached = carrier === null ? workers : workers.filter((worker) => carrier.allows(worker));
+    if (reached.length === 0 && workers.length > 0)
+      return new RouterError(
+        'no_available_workers',
+        'None of the endpoints that the gateway allows for it is available.',
+      );
+    return this.plugins.choose(this, reached);
   }
 }

@@ -16,6 +16,7 @@ import { closingOf } from './listen/closing.ts';
 import type { Dispatch } from './listen/dispatch.ts';
 import { checkPorts } from './listen/ports.ts';
 import type { Logger } from './observe/log.ts';
+import type { Picker } from './picker/server.ts';
 import type { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { TICK_MS } from './wire/listener.ts';
@@ -32,6 +33,8 @@ export interface Router {
   readonly metricsUrl: string;
   /** Where it takes control requests, with `--admin-port`. */
   readonly adminUrl: string | null;
+  /** With `--picker-port`; null: it is no endpoint picker. */
+  readonly picker: Picker | null;
   /** What is in force now. */
   readonly config: Config;
   readonly fleet: Fleet;
@@ -93,6 +96,12 @@ async function assemble(
     const discovery = await startDiscovery(config, fleet, path.random, log);
     path.found.discovery = discovery;
     closers.add(() => discovery?.close());
+    const isDraining = (): boolean => ports.data.isDraining;
+    const picker =
+      config.pickerPort === undefined
+        ? null
+        : await (await import('./picker/server.ts')).startPicker({ ...path.picker, config, log, isDraining });
+    closers.add(() => picker?.close());
     const { url, adminUrl, metricsUrl } = await ports.open(path.entry, path.metricsText);
     // Once the ports are known to be free, and before the event loop accepts a connection on the data port.
     for (const named of namedWorkers(config)) addNamed(fleet, named);
@@ -120,6 +129,7 @@ async function assemble(
       url,
       metricsUrl,
       adminUrl,
+      picker,
       get config() {
         return live.current;
       },

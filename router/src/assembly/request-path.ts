@@ -1,3 +1,4 @@
+import { RouterError } from '../kit/errors.ts';
 import { roleAssigner } from '../classify/pair-roles.ts';
 import { pairKind } from '../config/pairs.ts';
 import { ControlPaths } from '../engines/controls.ts';
@@ -12,6 +13,8 @@ import { requestEntry } from '../listen/request-entry.ts';
 import { healthFeedback } from '../observe/health-feedback.ts';
 import { controlLog, requestLogOptions, requestLogs } from '../observe/request-logs.ts';
 import { Plugins } from '../phases/chain.ts';
+import { knownEndpointOf } from '../picker/endpoints.ts';
+import type { PickerParts } from '../picker/picked-request.ts';
 import { Pipeline } from '../pipeline.ts';
 import { stageOptions } from '../stages.ts';
 import type { Own } from './own.ts';
@@ -96,5 +99,28 @@ export function makeRequestPath(parts: Own) {
   parts.dispatcher.connect(pipeline);
   const { refusals } = logs;
   const entry = requestEntry({ live, pipeline, meters, refusals, cors: access.cors });
-  return { ...parts, pipeline, logs, entry };
+  let wasMissed = false;
+  const picker: PickerParts = {
+    pipeline,
+    options: live.of(({ maxPayloadSize }) => ({ maxPayloadBytes: maxPayloadSize })),
+    isControl: (path, method) => endpoints.isOwn(path) || paths.of(path, method).isAddressable,
+    workerAt: (endpoint) => fleet.workers.find((worker) => knownEndpointOf(worker) === endpoint) ?? null,
+    bodyMissed: () => {
+      const how = 'set request_body_mode of its ext_proc filter to FULL_DUPLEX_STREAMED or BUFFERED';
+      if (swaps !== null)
+        return new RouterError(
+          'internal_error',
+          `The gateway sends no request bodies, and weight swaps change them: ${how}.`,
+        );
+      if (!wasMissed && (table.needs === 'prompt' || table.needs === 'ids'))
+        log.warn(
+          { policy: config.policy },
+          `the gateway sends no request bodies, and the policy goes by prompts: ${how}`,
+        );
+      wasMissed = true;
+      return null;
+    },
+    served: chooser.servedBy.bind(chooser),
+  };
+  return { ...parts, pipeline, logs, entry, picker };
 }

@@ -108,6 +108,16 @@ export class Chooser {
     }
   }
 
+  /** A gateway has sent the request to another worker than the placed one: it counts there from now on. */
+  servedBy(x: PlacedRequest, worker: Worker): void {
+    if (x.outcome !== null) return;
+    this.released(x);
+    x.placer = null;
+    x.placement = worker.alone;
+    x.isCounted = true;
+    this.#fleet.begin(worker);
+  }
+
   /** Something ended or changed that requests may be held for. */
   retryHeld(): void {
     if (this.#queue.size > 0) this.#queue.retryHeld();

@@ -10,6 +10,7 @@ import { addOptions } from './add-options.ts';
 import type { ExplainFlags } from './explain.ts';
 import type { ExportFlags } from './export.ts';
 import { parent } from './parent.ts';
+import { type PickerFlags, addPickerFlags, pickerFlags } from './picker-flags.ts';
 import type { ReplayFlags } from './replay.ts';
 import { type RunFlags, addRunFlags, runRouter } from './run-router.ts';
 import type { SimFlags } from './sim.ts';
@@ -44,6 +45,15 @@ program
 
 const serve = program.command('serve', { isDefault: true }).description('Run the router (the default command).');
 addRunFlags(addOptions(serve)).action((flags: RunFlags) => runRouter(flags, read));
+
+const picker = program
+  .command('picker')
+  .description(
+    'Run the router as endpoint picker of a gateway: it says where requests go, and the gateway moves the bytes.',
+  );
+addRunFlags(addOptions(addPickerFlags(picker))).action((flags: RunFlags & PickerFlags) =>
+  runRouter(pickerFlags(flags), read),
+);
 
 addOptions(
   program.command('doctor').description('Check this machine, the ports and every worker, and report what is missing.'),

@@ -88,3 +88,19 @@ export function discoveryProblem(config: Discovery): string {
   const isSame = given.length === 2 && String(prefillSelector.toSorted()) === String(decodeSelector.toSorted());
   return isSame ? '--prefill-selector and --decode-selector are the same: each must match other pods' : '';
 }
+
+/** @returns what an endpoint picker cannot do, because the bytes do not pass through it; '' for nothing */
+export function pickerProblem(config: Config): string {
+  if (config.pickerPort === undefined) return '';
+  const needsBytes = Object.entries({
+    'prefill/decode pairs': pairKind(config) !== null,
+    '--dp-aware': config.dpAware,
+    '--intra-node-data-parallel-size': config.intraNodeDataParallelSize > 1,
+    '--resume': config.resume !== 'off',
+    '--capture-chat': config.captureChat,
+    '--tinker': config.tinker,
+    '--plugin': config.plugin.length > 0,
+  }).flatMap(([flag, isSet]) => (isSet ? [flag] : []));
+  if (needsBytes.length === 0) return '';
+  return `--picker-port only says where requests go; ${needsBytes.join(', ')} needs the bytes of requests and responses: put a router behind the gateway for these workers`;
+}

@@ -3,6 +3,7 @@ import { discoveryOptions } from './options/discovery.ts';
 import { healthOptions } from './options/health.ts';
 import { limitsOptions } from './options/limits.ts';
 import { observabilityOptions } from './options/observability.ts';
+import { pickerOptions } from './options/picker.ts';
 import { pluginsOptions } from './options/plugins.ts';
 import { retriesOptions } from './options/retries.ts';
 import { routingOptions } from './options/routing.ts';
@@ -12,7 +13,7 @@ import { swapOptions } from './options/swap.ts';
 import { tinkerOptions } from './options/tinker.ts';
 import { trajectoriesOptions } from './options/trajectories.ts';
 import { workersOptions } from './options/workers.ts';
-import { deploymentsProblem, discoveryProblem } from './option-problems.ts';
+import { deploymentsProblem, discoveryProblem, pickerProblem } from './option-problems.ts';
 import { pairsProblem } from './pairs.ts';
 
 /**
@@ -34,6 +35,7 @@ export const options = {
   ...securityOptions,
   ...trajectoriesOptions,
   ...tinkerOptions,
+  ...pickerOptions,
   ...observabilityOptions,
 } as const;
 
@@ -57,8 +59,11 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
         '--dp-aware asks engines with their first health check, and --disable-health-check is set: give --intra-node-data-parallel-size, or the ranks themselves (http://host:port@0-3)',
     });
   }
-  for (const problem of [discoveryProblem(config), pairsProblem(config), deploymentsProblem(config)])
+  for (const check of [discoveryProblem, pairsProblem, deploymentsProblem, pickerProblem]) {
+    const problem = check(config);
+
     if (problem !== '') context.addIssue({ code: 'custom', message: problem });
+  }
   if (config.tlsClientCaPath !== undefined && config.tlsCertPath === undefined) {
     context.addIssue({
       code: 'custom',

@@ -1,4 +1,4 @@
-import type { Exchange, Activity } from '../exchange.ts';
+import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
@@ -40,13 +40,6 @@ export interface PairRules {
   mayBegin(attempt: Attempt): boolean;
   /** True: these bytes, which a stream with a good status begins with, say that it failed. */
   isFailure(bytes: Buffer, start: number, end: number): boolean;
-}
-
-/** An attempt at one worker or at a pair: it has a worker, and is started once its body is known. */
-export interface Started extends Activity {
-  readonly isOver: boolean;
-  /** Sends the request. `changed`: a body that plugins made; null: the client's. */
-  start(isFresh: boolean, changed: Buffer | null): void;
 }
 
 /** A stage between an attempt and its retry. */

@@ -58,6 +58,8 @@ export class Failover implements RetryDecisions {
    * @returns the next attempt; 'fresh': the same worker, on a new connection; null: the request has failed
    */
   after(x: Exchange, failure: Failure): NextTry | 'fresh' | null {
+    // A gateway retries by itself.
+    if (x.carrier !== null) return null;
     // An idle connection that the engine closed is not a fault of the engine.
     if (failure === 'stale' && x.body.isWhole && x.failures.filter(mayHaveBegun).length === 1) return 'fresh';
     // The engine is healthy and has the KV cache.

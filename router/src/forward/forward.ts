@@ -1,12 +1,12 @@
 import { steersEngine } from '../engines/controls.ts';
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Started } from '../exchange.ts';
 import type { Leg, Role } from '../fleet/worker.ts';
 import type { CoarseClock } from '../kit/clock.ts';
 import type { Plugin } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Result, ResultListener } from '../wire/result.ts';
 import type { Sink } from '../wire/sink.ts';
-import type { AfterAttempt, AttemptContext, Leading, PairNotes, RetryDecisions, Started } from './attempt-context.ts';
+import type { AfterAttempt, AttemptContext, Leading, PairNotes, RetryDecisions } from './attempt-context.ts';
 import { Attempt } from './attempt.ts';
 import { unread } from './errors.ts';
 import { mayRunTwice } from './failover.ts';
@@ -75,6 +75,7 @@ export class Forwarder implements ResultListener<Leading> {
 
   /** @param sinkFor makes the sink of the response, after a change of the router's own */
   attempt(x: Exchange, legs: readonly Leg[], sinkFor: (first: Plugin | null) => Sink): Started {
+    if (x.carrier !== null) return x.carrier.attempt(x, legs, this);
     const { worker } = legs[0]!;
     if (legs.length === 1) {
       const sink = this.#between === null ? sinkFor(null) : this.#between.sink(x, () => sinkFor(null));

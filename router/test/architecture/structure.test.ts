@@ -26,6 +26,7 @@ const order = [
   'resume',
   'pipeline.ts stages.ts ends.ts',
   'listen',
+  'picker',
   'plugins',
   'recorder',
   'swap',

@@ -443,6 +443,18 @@ class RouterOptions(TypedDict, total=False):
     tinker_session_timeout_secs: float
     """Tinker sessions without a heartbeat or a request for this long expire, with their sampling sessions. Default: 3600."""
 
+    picker_port: int
+    """Serve as endpoint picker of a Kubernetes gateway, or of any Envoy, on this port (gRPC, ext_proc); 0 picks a free one."""
+
+    picker_host: str
+    """Address of --picker-port. Default: 127.0.0.1."""
+
+    picker_health_port: int
+    """Port of the gRPC health of the picker; 0 picks a free one. Default: 9003."""
+
+    picker_tls: Literal["on", "off"]
+    """TLS of --picker-port: on (with --tls-cert-path, else with a self-signed certificate, as gateways expect) or off. Default: on."""
+
     log_level: Literal["debug", "info", "warning", "warn", "error", "critical"]
     """debug, info, warning, error or critical. Default: info."""
 

@@ -14,6 +14,7 @@ export type OptionGroup =
   | 'Weight swaps'
   | 'Trajectories'
   | 'Tinker'
+  | 'Endpoint picker'
   | 'Security'
   | 'TLS'
   | 'Observability';

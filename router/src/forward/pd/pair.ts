@@ -1,11 +1,11 @@
-import type { Exchange } from '../../exchange.ts';
+import type { Exchange, Started } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { copyInTurns } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { BufferSink } from '../../wire/buffer-sink.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink } from '../../wire/sink.ts';
-import type { AttemptContext, AttemptRules, Leading, PairNotes, PairRules, Started } from '../attempt-context.ts';
+import type { AttemptContext, AttemptRules, Leading, PairNotes, PairRules } from '../attempt-context.ts';
 import { Attempt } from '../attempt.ts';
 import { unread } from '../errors.ts';
 import { MAX_HELD_BYTES } from '../../phases/event-line.ts';

@@ -1,0 +1,30 @@
+import * as z from 'zod';
+import { inGroup, port } from './option.ts';
+
+const option = inGroup('Endpoint picker');
+
+export const pickerOptions = {
+  pickerPort: option(
+    '<port>',
+    port.optional(),
+    'Serve as endpoint picker of a Kubernetes gateway, or of any Envoy, on this port (gRPC, ext_proc); 0 picks a free one.',
+    { needsRestart: true },
+  ),
+  pickerHost: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address of --picker-port.', {
+    needsRestart: true,
+  }),
+  pickerHealthPort: option(
+    '<port>',
+    port.default(9_003),
+    'Port of the gRPC health of the picker; 0 picks a free one.',
+    {
+      needsRestart: true,
+    },
+  ),
+  pickerTls: option(
+    '<mode>',
+    z.enum(['on', 'off']).default('on'),
+    'TLS of --picker-port: on (with --tls-cert-path, else with a self-signed certificate, as gateways expect) or off.',
+    { needsRestart: true },
+  ),
+} as const;

@@ -1,0 +1,319 @@
+import { STATUS_CODES } from 'node:http';
+import { errorFormatOf, normalPath } from '../classify/classify.ts';
+import { readUsage } from '../engines/usage.ts';
+import type { Carrier, Exchange, Started } from '../exchange.ts';
+import type { Leg, Worker } from '../fleet/worker.ts';
+import type { Leading } from '../forward/attempt-context.ts';
+import { sendError } from '../forward/errors.ts';
+import { RouterError } from '../kit/errors.ts';
+import type { Pipeline } from '../pipeline.ts';
+import { BufferSink } from '../wire/buffer-sink.ts';
+import { RequestBody, RetryBudget } from '../wire/request-body.ts';
+import { RequestHead } from '../wire/request-head.ts';
+import { ownStreamHead } from '../wire/response-head.ts';
+import { CLIENT_LEFT, COMPLETE, type ResultListener, refusalError } from '../wire/result.ts';
+import {
+  DESTINATION,
+  destinationMetadata,
+  endpointOf,
+  isIn,
+  knownEndpointOf,
+  servedEndpoint,
+  subsetOf,
+} from './endpoints.ts';
+import {
+  BODY_MODE,
+  type CommonResponse,
+  type HttpBody,
+  type HttpHeaders,
+  type ProcessingRequest,
+  type ProcessingResponse,
+  headerText,
+  settingHeaders,
+} from './messages.ts';
+
+export interface PickerParts {
+  readonly pipeline: Pick<Pipeline, 'dispatch'>;
+  readonly options: { readonly maxPayloadBytes: number };
+  /** The router's own endpoints and control paths: they are not served through a gateway. */
+  readonly isControl: (path: string, method: string) => boolean;
+  /** The worker at an endpoint. */
+  readonly workerAt: (endpoint: string) => Worker | null;
+  /** A request has a body that the gateway does not send before the choice. @returns why that cannot be; null: it can */
+  readonly bodyMissed: () => RouterError | null;
+  /** Another worker than the placed one has served the request. */
+  readonly served: (x: Exchange, worker: Worker) => void;
+}
+
+/** A part of a changed body: Envoy refuses messages of more than 4 MB, and streamed parts above its buffer limit. */
+const PART_BYTES = 60_000;
+
+/**
+ * One request whose bytes a gateway moves: Envoy's filter `ext_proc` opens a stream for it and sends what it reads of the request and of the
+ * response. The request takes all steps of the pipeline; in place of an attempt the gateway is told where to send it.
+ */
+export class PickedRequest implements Carrier {
+  readonly #parts: PickerParts;
+  readonly #write: (message: ProcessingResponse) => void;
+  readonly #end: () => void;
+  readonly #sink = new BufferSink({ onChange: () => this.#respondItself() });
+  readonly #body = new RequestBody(new RetryBudget(Infinity), () => {});
+  #requestMode: number = BODY_MODE.none;
+  #responseMode: number = BODY_MODE.none;
+  #x: Exchange | null = null;
+  /** The message of the request that the gateway waits to have answered; null: none. */
+  #pending: 'requestHeaders' | 'requestBody' | null = null;
+  /** Parts of the body that the gateway gets back after the answer to the headers; null: they go back as they come. */
+  #parked: HttpBody[] | null = [];
+  /** Made while no message waited for an answer. */
+  #decision: Decision | null = null;
+  #isDecided = false;
+  #leading: Leading | null = null;
+  #listener: ResultListener<Leading> | null = null;
+  #hasResponse = false;
+  #isStream = false;
+  #isOver = false;
+  /** Set while the endpoints are limited. */
+  #subset: readonly string[] | null = null;
+
+  /** @param end ends the stream after what was written */
+  constructor(parts: PickerParts, write: (message: ProcessingResponse) => void, end: () => void) {
+    this.#parts = parts;
+    this.#write = write;
+    this.#end = end;
+  }
+
+  take(message: ProcessingRequest): void {
+    const { requestHeaders, requestBody, responseHeaders, responseBody } = message;
+    if (requestHeaders !== undefined) this.#begin(requestHeaders, message);
+    else if (requestBody !== undefined) this.#bodyCame(requestBody);
+    else if (message.requestTrailers !== undefined) {
+      this.#finishBody();
+      this.#write({ requestTrailers: {} });
+    } else if (responseHeaders !== undefined) this.#responseBegan(responseHeaders, message);
+    else if (responseBody !== undefined) this.#responseCame(responseBody);
+    else if (message.responseTrailers !== undefined) {
+      this.#write({ responseTrailers: {} });
+      this.#complete();
+    }
+  }
+
+  /** The gateway has ended the stream: the response is complete, as far as it says, or its client has left. */
+  left(): void {
+    const sawAll = this.#hasResponse && this.#responseMode === BODY_MODE.none;
+    if (sawAll) this.#complete();
+    else if (this.#x !== null && this.#x.outcome === null) this.#x.ended(this, CLIENT_LEFT);
+    this.#isOver = true;
+  }
+
+  #begin({ headers, endOfStream = false }: HttpHeaders, message: ProcessingRequest): void {
+    if (this.#x !== null) return;
+    this.#requestMode = message.protocolConfig?.requestBodyMode ?? BODY_MODE.none;
+    this.#responseMode = message.protocolConfig?.responseBodyMode ?? BODY_MODE.none;
+    this.#subset = subsetOf(message);
+    this.#pending = 'requestHeaders';
+    const all = (headers?.headers ?? []).map((each) => [each.key.toLowerCase(), headerText(each)] as const);
+    const head = headOf(all, endOfStream);
+    const path = normalPath(head.target);
+    const isControl = head.refusal === null && this.#parts.isControl(path, head.method);
+    if (head.refusal !== null) return sendError(this.#sink, refusalError(head.refusal), errorFormatOf(path));
+    if (isControl) return sendError(this.#sink, notHere(path), errorFormatOf(path));
+    // With the other modes the headers go on before the body is here: it cannot decide anything.
+    const getsBody = this.#requestMode >= BODY_MODE.buffered;
+    const problem = endOfStream || getsBody ? null : this.#parts.bodyMissed();
+    if (problem !== null) return sendError(this.#sink, problem, errorFormatOf(path));
+    if (endOfStream || !getsBody) this.#body.finish();
+    this.#x = this.#parts.pipeline.dispatch(head, this.#body, this.#sink, (x) => {
+      this.#x = x;
+      x.carrier = this;
+    });
+    // Envoy buffers the body after the answer to the headers only.
+    const isBuffered = getsBody && this.#requestMode !== BODY_MODE.fullDuplex;
+    if (isBuffered && !endOfStream && this.#pending !== null && !this.#isDecided) this.#answer({});
+  }
+
+  #bodyCame({ body = Buffer.alloc(0), endOfStream = false }: HttpBody): void {
+    const mode = this.#requestMode;
+    const x = this.#x;
+    if (mode < BODY_MODE.buffered) return this.#write({ requestBody: { response: {} } });
+    if (mode === BODY_MODE.fullDuplex) this.#giveBack({ body, endOfStream });
+    else if (this.#isDecided) return this.#write({ requestBody: { response: {} } });
+    else {
+      this.#pending = 'requestBody';
+      if (this.#decision !== null) return this.#decide(this.#decision);
+    }
+    if (x === null || x.outcome !== null || this.#body.isComplete) return;
+    const { maxPayloadBytes } = this.#parts.options;
+    if (!this.#isDecided && this.#body.bytes + body.length > maxPayloadBytes)
+      return x.ended(this, { kind: 'refused', error: tooLarge(maxPayloadBytes) });
+    if (!this.#isDecided) this.#body.pushCopy(body, 0, body.length);
+    if (endOfStream || mode !== BODY_MODE.fullDuplex) this.#finishBody();
+  }
+
+  #finishBody(): void {
+    if (!this.#body.isComplete) this.#body.finish();
+  }
+
+  /** A part of the body goes to the engine, once it is known which one that is. */
+  #giveBack(part: HttpBody): void {
+    if (this.#parked !== null) this.#parked.push(part);
+    else this.#write({ requestBody: { response: { bodyMutation: { streamedResponse: part } } } });
+  }
+
+  attempt(x: Exchange, [leg]: readonly Leg[], listener: ResultListener<Leading>): Started {
+    const { worker } = leg!;
+    this.#leading = { x, worker };
+    this.#listener = listener;
+    const isOver = (): boolean => this.#isOver;
+    return {
+      get isOver() {
+        return isOver();
+      },
+      start: (_isFresh, changed) => {
+        x.sentMs = performance.now();
+        const known = knownEndpointOf(worker);
+        if (known !== null) return this.#decide({ worker, endpoint: known, changed });
+        endpointOf(worker).then(
+          (endpoint) => x.outcome === null && this.#decide({ worker, endpoint, changed }),
+          (error: NodeJS.ErrnoException) =>
+            listener.ended(this.#leading!, { kind: 'failed', failure: 'connect', detail: error.code ?? error.message }),
+        );
+      },
+      abort: () => {},
+    };
+  }
+
+  allows(worker: Worker): boolean {
+    return this.#subset === null || isIn(this.#subset, worker);
+  }
+
+  #decide(decision: Decision): void {
+    // The gateway waits for nothing: its next message, the body that it buffers, is answered so.
+    if (this.#pending === null) {
+      this.#decision = decision;
+      return;
+    }
+    const { worker, endpoint, changed } = decision;
+    this.#isDecided = true;
+    const { authorization } = worker.key;
+    const headers: [string, string][] = [[DESTINATION, endpoint]];
+    if (authorization !== '') headers.push(['authorization', authorization]);
+    const isWhole = changed !== null && this.#pending === 'requestBody';
+    this.#answer(
+      {
+        headerMutation: settingHeaders(headers),
+        clearRouteCache: true,
+        ...(isWhole ? { bodyMutation: { body: changed } } : {}),
+      },
+      endpoint,
+    );
+    const parked = this.#parked ?? [];
+    this.#parked = null;
+    if (this.#requestMode !== BODY_MODE.fullDuplex) return;
+    for (const part of changed === null ? parked : partsOf(changed)) this.#giveBack(part);
+  }
+
+  /** @param endpoint '': not decided yet */
+  #answer(response: CommonResponse, endpoint = ''): void {
+    const pending = this.#pending!;
+    this.#pending = null;
+    this.#write({
+      [pending]: { response },
+      ...(endpoint === '' ? {} : { dynamicMetadata: destinationMetadata(endpoint) }),
+    });
+  }
+
+  /** The router responds in the engine's place: with an error, or with what it knows itself. */
+  #respondItself(): void {
+    const { response, state } = this.#sink;
+    if (state !== 'complete' || response === null || this.#isDecided || this.#isOver) return;
+    this.#isDecided = true;
+    this.#isOver = true;
+    const headers = response.pairs().filter(([name]) => name.toLowerCase() !== 'content-length');
+    this.#write({
+      immediateResponse: {
+        status: { code: response.status },
+        headers: settingHeaders(headers),
+        body: Buffer.concat(this.#sink.take()),
+      },
+    });
+    this.#end();
+  }
+
+  #responseBegan({ headers, endOfStream = false }: HttpHeaders, message: ProcessingRequest): void {
+    this.#write({ responseHeaders: { response: {} } });
+    const leading = this.#leading;
+    if (leading === null || this.#hasResponse || leading.x.outcome !== null) return;
+    this.#hasResponse = true;
+    const { x } = leading;
+    const at = servedEndpoint(message);
+    const served = at === null ? null : this.#parts.workerAt(at);
+    if (served !== null && served !== leading.worker) {
+      this.#parts.served(x, served);
+      this.#leading = { x, worker: served };
+    }
+    const values = new Map(headers?.headers.map((each) => [each.key.toLowerCase(), headerText(each)]));
+    const status = Number(values.get(':status') ?? 0);
+    const head = ownStreamHead(status, STATUS_CODES[status] ?? '', '', true);
+    head.isEventStream = /^text\/event-stream/i.test(values.get('content-type') ?? '');
+    this.#isStream = head.isEventStream;
+    x.headGoesTo(x.sink);
+    this.#listener!.began?.(this.#leading!, head);
+    if (endOfStream) this.#complete();
+  }
+
+  #responseCame({ body = Buffer.alloc(0), endOfStream = false }: HttpBody): void {
+    const isDuplex = this.#responseMode === BODY_MODE.fullDuplex;
+    this.#write({
+      responseBody: { response: isDuplex ? { bodyMutation: { streamedResponse: { body, endOfStream } } } : {} },
+    });
+    const x = this.#leading?.x;
+    if (x === undefined || x.outcome !== null) return;
+    x.answerBytes += body.length;
+    if (body.length > 0 && x.answerReads++ === 0) x.firstTokenMs = performance.now();
+    if (x.isGeneration && body.length > 0)
+      x.usage = readUsage(body, 0, body.length, this.#isStream, endOfStream) ?? x.usage;
+    if (endOfStream) this.#complete();
+  }
+
+  #complete(): void {
+    if (!this.#hasResponse || this.#leading!.x.outcome !== null) return;
+    this.#isOver = true;
+    this.#listener!.ended(this.#leading!, COMPLETE);
+  }
+}
+
+interface Decision {
+  readonly worker: Worker;
+  readonly endpoint: string;
+  /** A body in place of the client's; null: the client's. */
+  readonly changed: Buffer | null;
+}
+
+function* partsOf(body: Buffer): Generator<HttpBody> {
+  for (let at = 0; at < body.length || at === 0; at += PART_BYTES)
+    yield { body: body.subarray(at, at + PART_BYTES), endOfStream: at + PART_BYTES >= body.length };
+}
+
+const notHere = (path: string): RouterError =>
+  new RouterError('forbidden', `${path} is served at the router's own port (--port), not through a gateway.`);
+
+const tooLarge = (maxBytes: number): RouterError =>
+  new RouterError('payload_too_large', `The request body has more than ${maxBytes} bytes (--max-payload-size).`);
+
+/** Of HTTP/1.1, with the checks of a listener. */
+function headOf(headers: readonly (readonly [name: string, value: string])[], isEmpty: boolean): RequestHead {
+  const head = new RequestHead();
+  const pseudo = new Map(headers.filter(([name]) => name.startsWith(':')));
+  const line = `${pseudo.get(':method') ?? ''} ${pseudo.get(':path') ?? ''} HTTP/1.1\r\n`;
+  const fields = headers.filter(
+    ([name]) => !/^(:|host$|connection$|transfer-encoding$|te$|upgrade$|expect$)/.test(name),
+  );
+  const hasLength = fields.some(([name]) => name === 'content-length');
+  const framing = isEmpty || hasLength ? '' : 'transfer-encoding: chunked\r\n';
+  const lines = fields.map(([name, value]) => `${name}: ${value}\r\n`).join('');
+  const bytes = Buffer.from(`${line}host: ${pseudo.get(':authority') ?? ''}\r\n${lines}${framing}\r\n`, 'latin1');
+  if (head.read(bytes, 0, bytes.length) < 0)
+    head.refusal ??= { status: 400, message: 'The request has no valid head.' };
+  return head;
+}

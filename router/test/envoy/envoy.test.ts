@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
+import { binary, whyNotBuilt } from '../harness/built.ts';
+import { freePort } from '../harness/free-port.ts';
+import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until } from '../harness/within.ts';
+
+const missing = await whyNotBuilt('envoy/install.sh', 'Envoy');
+if (missing !== false) throw new Error(missing);
+
+const config = readFileSync(join(import.meta.dirname, '../../../examples/envoy/envoy.yaml'), 'utf8');
+
+interface Modes {
+  readonly request: 'NONE' | 'BUFFERED' | 'FULL_DUPLEX_STREAMED';
+  readonly response: 'NONE' | 'STREAMED' | 'FULL_DUPLEX_STREAMED';
+  readonly tls?: boolean;
+}
+
+/** Three engines, a picker, and the Envoy of the example in front of them. */
+async function start(t: TestContext, { request, response, tls = true }: Modes, options: RouterOptions = {}) {
+  /** What each engine has done, as it says itself. */
+  const log: { readonly engine: number; readonly call: string }[] = [];
+  const engines: SimEngine[] = await Promise.all(
+    Array.from({ length: 3 }, (_, engine) => {
+      const onFinished = ({ requestId }: FinishedRecord): void =>
+        void log.push({ engine, call: /s\d+\.\d+/.exec(requestId)![0] });
+      return startSimEngine({ kind: 'sglang', timeScale: 0.01, onFinished });
+    }),
+  );
+  t.after(() => Promise.all(engines.map((engine) => engine.close())));
+  const router = await startTestRouter(t, {
+    workerUrls: engines.map(({ url }) => url),
+    policy: 'rollout',
+    pickerPort: 0,
+    pickerHealthPort: 0,
+    pickerTls: tls ? 'on' : 'off',
+    ...options,
+  });
+  const [port, adminPort] = [await freePort(), await freePort()];
+  const path = join(temporaryFolder(t), 'envoy.yaml');
+  const text = config
+    .replace('port_value: 10000', `port_value: ${port}`)
+    .replace('port_value: 9901', `port_value: ${adminPort}`)
+    .replace('port_value: 9002', `port_value: ${router.picker!.address.split(':')[1]}`)
+    .replace('request_body_mode: FULL_DUPLEX_STREAMED', `request_body_mode: ${request}`)
+    // Envoy wants trailers with full-duplex bodies only.
+    .replace('request_trailer_mode: SEND', `request_trailer_mode: ${request.startsWith('FULL') ? 'SEND' : 'SKIP'}`)
+    .replace('response_body_mode: NONE', `response_body_mode: ${response}`);
+  writeFileSync(path, tls ? text : text.replace(/ {6}transport_socket:\n.*\n.*\n.*\n/, ''));
+  const envoy = spawn(
+    binary('envoy', 'envoy'),
+    ['-c', path, '--concurrency', '1', '--log-level', 'error', '--use-dynamic-base-id'],
+    {
+      stdio: 'inherit',
+    },
+  );
+  t.after(async () => {
+    envoy.kill();
+    if (envoy.exitCode === null && envoy.signalCode === null) await once(envoy, 'exit');
+  });
+  await until('Envoy is ready', async () => {
+    const ready = await fetch(`http://127.0.0.1:${adminPort}/ready`).catch(() => null);
+    return ready?.status === 200;
+  });
+  const ask = async (session: string, body: object): Promise<{ status: number; text: string }> => {
+    const response = await fetch(`http://127.0.0.1:${port}/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-session-id': session },
+      body: JSON.stringify({ prompt: 'of '.repeat(500), max_tokens: 20, ignore_eos: true, ...body }),
+    });
+    return { status: response.status, text: await response.text() };
+  };
+  /** Sessions side by side, turn after turn, every second one as a stream. */
+  const run = async (sessions: number, turns: number): Promise<void> => {
+    const one = async (session: number): Promise<void> => {
+      for (let turn = 0; turn < turns; turn++) {
+        const stream = (session + turn) % 2 === 0;
+        const { status, text } = await ask(`s${session}`, { stream, rid: `s${session}.${turn}` });
+        assert.equal(status, 200, text);
+        assert.ok(
+          stream ? text.endsWith('data: [DONE]\n\n') : text.includes('"finish_reason":"length"'),
+          text.slice(-200),
+        );
+      }
+    };
+    await Promise.all(Array.from({ length: sessions }, (_, session) => one(session)));
+    await until('nothing is in flight', () => router.pipeline.inFlight.size === 0);
+  };
+  return { router, engines, log, ask, run };
+}
+
+for (const modes of [
+  { request: 'NONE', response: 'NONE' },
+  { request: 'NONE', response: 'STREAMED', tls: false },
+  { request: 'BUFFERED', response: 'NONE' },
+  { request: 'FULL_DUPLEX_STREAMED', response: 'FULL_DUPLEX_STREAMED' },
+] as const satisfies readonly Modes[]) {
+  test(`Envoy with request bodies ${modes.request}, response bodies ${modes.response}: nothing is lost or doubled, and sessions stay`, async (t) => {
+    const policy = modes.request === 'NONE' ? 'consistent_hash' : 'rollout';
+    const { log, run } = await start(t, modes, { policy });
+    await run(60, 5);
+    assert.equal(log.length, 300);
+    assert.equal(new Set(log.map(({ call }) => call)).size, 300);
+    const homes = Map.groupBy(log, ({ call }) => call.split('.')[0]);
+    for (const calls of homes.values()) assert.equal(new Set(calls.map(({ engine }) => engine)).size, 1);
+  });
+}
+
+test('1,000 streams at once', async (t) => {
+  const { run } = await start(t, { request: 'NONE', response: 'NONE' }, { policy: 'least_inflight' });
+  await run(1_000, 1);
+});
+
+test('a weight swap without a failed request', async (t) => {
+  const { router, engines, run } = await start(
+    t,
+    { request: 'FULL_DUPLEX_STREAMED', response: 'NONE' },
+    { swapSnapshots: '/snapshots/{identity}' },
+  );
+  await until('the engines serve', () => router.fleet.eligible.length === 3);
+  const swap = async (identity: string): Promise<void> => {
+    const body = JSON.stringify({ identity });
+    const headers = { 'content-type': 'application/json' };
+    assert.equal((await fetch(`${router.url}/swap`, { method: 'POST', headers, body })).status, 202);
+    await until('all have it', () => engines.every(({ core }) => core.weightVersion === identity && !core.paused));
+  };
+  const running = run(40, 10);
+  await swap('step-1');
+  await swap('step-2');
+  await running;
+});

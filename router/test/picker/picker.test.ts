@@ -1,0 +1,152 @@
+import { deepEqual, equal, match, ok, rejects } from 'node:assert/strict';
+import { test } from 'node:test';
+import { BODY_MODE } from '../../src/picker/messages.ts';
+import { until } from '../harness/within.ts';
+import { destinationOf, startGateway } from './gateway.ts';
+
+const ENDPOINTS = ['127.0.0.1:7001', '127.0.0.1:7002', '127.0.0.1:7003'];
+const workerUrls = ENDPOINTS.map((endpoint) => `http://${endpoint}`);
+const json = { 'content-type': 'application/json' };
+
+test('requests of a session go to one engine, by a header alone', async (t) => {
+  const { router, ask } = await startGateway(t, { workerUrls, policy: 'consistent_hash' });
+  for (const session of ['a', 'b', 'c', 'd']) {
+    const seen = new Set<string | null>();
+    for (let i = 0; i < 4; i++) {
+      const processed = ask({ headers: { 'x-session-id': session }, body: ['{}'] });
+      const said = await processed.next();
+      equal(said.requestHeaders?.response.clearRouteCache, true);
+      seen.add(destinationOf(said));
+      equal(router.pipeline.inFlight.size, 1);
+      await processed.respond();
+      await processed.end();
+      equal(router.pipeline.inFlight.size, 0);
+    }
+    equal(seen.size, 1);
+    ok(ENDPOINTS.includes([...seen][0]!));
+  }
+});
+
+test('a full-duplex body decides, and goes back byte for byte', async (t) => {
+  const { ask, sendBody } = await startGateway(t, { workerUrls, policy: 'consistent_hash' });
+  const parts = ['{"seed": 9007199254740993, "user":', ' "s-1", "prompt": "', 'ä'.repeat(100), '"}'];
+  const seen = new Set<string | null>();
+  for (let i = 0; i < 3; i++) {
+    const processed = ask({ headers: json, body: parts, mode: BODY_MODE.fullDuplex });
+    sendBody(processed, parts);
+    seen.add(destinationOf(await processed.next()));
+    const back: Buffer[] = [];
+    for (let isLast = false; !isLast;) {
+      const { body, endOfStream } = (await processed.next()).requestBody!.response.bodyMutation!.streamedResponse!;
+      back.push(body!);
+      isLast = endOfStream === true;
+    }
+    equal(Buffer.concat(back).toString(), parts.join(''));
+    await processed.respond();
+    await processed.end();
+  }
+  equal(seen.size, 1);
+  ok(!seen.has(null));
+});
+
+test('a buffered body decides after the headers were answered', async (t) => {
+  const { ask, sendBody } = await startGateway(t, { workerUrls, policy: 'consistent_hash' });
+  const parts = ['{"user": "s-1"}'];
+  const processed = ask({ headers: json, body: parts, mode: BODY_MODE.buffered });
+  equal(destinationOf(await processed.next()), null);
+  sendBody(processed, parts);
+  const said = await processed.next();
+  ok(said.requestBody !== undefined);
+  ok(ENDPOINTS.includes(destinationOf(said)!));
+  await processed.respond();
+  await processed.end();
+});
+
+test('only endpoints of the subset are picked: a list, or one string, of addresses with or without a port', async (t) => {
+  const { ask } = await startGateway(t, { workerUrls, policy: 'round_robin' });
+  const [first, second] = ENDPOINTS;
+  for (const [subset, wanted] of [
+    [[first!], [first]],
+    [`${first}, ${second}`, [first, second]],
+    ['127.0.0.1', ENDPOINTS],
+  ] as const) {
+    const seen = new Set<string | null>();
+    for (let i = 0; i < 6; i++) {
+      const processed = ask({ subset });
+      seen.add(destinationOf(await processed.next()));
+      await processed.respond();
+      await processed.end();
+    }
+    deepEqual(seen, new Set(wanted));
+  }
+  for (const subset of ['', [], '10.1.1.1:80']) {
+    const { immediateResponse } = await ask({ subset }).next();
+    equal(immediateResponse?.status.code, 503);
+    match(Buffer.from(immediateResponse.body).toString(), /None of the endpoints that the gateway allows/);
+  }
+});
+
+test('without an engine the client gets the error of the router', async (t) => {
+  const { ask, router } = await startGateway(t);
+  const { immediateResponse } = await ask({}).next();
+  equal(immediateResponse?.status.code, 503);
+  const names = immediateResponse.headers.setHeaders.map(({ header }) => header.key);
+  ok(names.includes('x-turnout-error') && names.includes('content-type'), names.join());
+  match(Buffer.from(immediateResponse.body).toString(), /"code":"no_available_workers"/);
+  await until('nothing is in flight', () => router.pipeline.inFlight.size === 0);
+});
+
+test('endpoints of the router and control paths of engines are not served through a gateway', async (t) => {
+  const { ask } = await startGateway(t, { workerUrls });
+  for (const path of ['/workers', '/add_worker?url=http://x', '/pause_generation', '/x/../metrics']) {
+    const { immediateResponse } = await ask({ path }).next();
+    equal(immediateResponse?.status.code, 403, path);
+  }
+});
+
+test('what a picker cannot do is refused: at the start, or where the gateway makes it so', async (t) => {
+  await rejects(startGateway(t, { resume: 'on', tinker: true }), /--resume, --tinker needs the bytes/);
+  const { ask } = await startGateway(t, { workerUrls, swapSnapshots: '/snapshots/{identity}' });
+  const { immediateResponse } = await ask({ headers: json, body: ['{}'] }).next();
+  equal(immediateResponse?.status.code, 500);
+  match(Buffer.from(immediateResponse.body).toString(), /request_body_mode/);
+});
+
+test('a body that is too large gets 413', async (t) => {
+  const { ask, sendBody } = await startGateway(t, { workerUrls, policy: 'consistent_hash', maxPayloadSize: 10 });
+  const parts = ['{"user": "', 's-1"}'];
+  const processed = ask({ headers: json, body: parts, mode: BODY_MODE.fullDuplex });
+  sendBody(processed, parts);
+  equal((await processed.next()).immediateResponse?.status.code, 413);
+});
+
+test('a request that another engine served counts there', async (t) => {
+  const { ask, router } = await startGateway(t, { workerUrls, policy: 'round_robin' });
+  const processed = ask({});
+  const placed = destinationOf(await processed.next());
+  const served = ENDPOINTS.find((endpoint) => endpoint !== placed)!;
+  const loads = () =>
+    router.fleet.workers
+      .filter((worker) => router.fleet.load(worker) > 0)
+      .map(({ url }) => url.slice('http://'.length));
+  deepEqual(loads(), [placed]);
+  await processed.respond(200, served);
+  deepEqual(loads(), [served]);
+  await processed.end();
+  deepEqual(loads(), []);
+});
+
+test('a client that leaves before the response frees its place', async (t) => {
+  const { ask, router } = await startGateway(t, { workerUrls });
+  const processed = ask({});
+  await processed.next();
+  processed.stream.cancel();
+  await until('nothing is in flight', () => router.pipeline.inFlight.size === 0);
+});
+
+test('the health of the service, as gateways ask it', async (t) => {
+  const { healthOf } = await startGateway(t);
+  for (const service of ['', 'liveness', 'readiness', 'envoy.service.ext_proc.v3.ExternalProcessor'])
+    equal(await healthOf(service), 1, service);
+  equal(await healthOf('other'), 5);
+});
