@@ -102,8 +102,16 @@ export function makeRequestPath(parts: Own) {
   let wasMissed = false;
   const picker: PickerParts = {
     pipeline,
-    options: live.of(({ maxPayloadSize }) => ({ maxPayloadBytes: maxPayloadSize })),
+    options: live.of(({ maxPayloadSize, pickerFallbacks }) => ({
+      maxPayloadBytes: maxPayloadSize,
+      fallbacks: pickerFallbacks,
+    })),
     isControl: (path, method) => endpoints.isOwn(path) || paths.of(path, method).isAddressable,
+    othersFor: (x, worker) =>
+      chooser
+        .eligibleFor(x)
+        .filter((each) => each !== worker && !each.isInSwap)
+        .toSorted((a, b) => fleet.load(a) - fleet.load(b)),
     workerAt: (endpoint) => fleet.workers.find((worker) => knownEndpointOf(worker) === endpoint) ?? null,
     bodyMissed: () => {
       const how = 'set request_body_mode of its ext_proc filter to FULL_DUPLEX_STREAMED or BUFFERED';

@@ -34,9 +34,11 @@ import {
 
 export interface PickerParts {
   readonly pipeline: Pick<Pipeline, 'dispatch'>;
-  readonly options: { readonly maxPayloadBytes: number };
+  readonly options: { readonly maxPayloadBytes: number; readonly fallbacks: number };
   /** The router's own endpoints and control paths: they are not served through a gateway. */
   readonly isControl: (path: string, method: string) => boolean;
+  /** The other workers that may get the request, those with the fewest requests first. */
+  readonly othersFor: (x: Exchange, worker: Worker) => readonly Worker[];
   /** The worker at an endpoint. */
   readonly workerAt: (endpoint: string) => Worker | null;
   /** A request has a body that the gateway does not send before the choice. @returns why that cannot be; null: it can */
@@ -193,9 +195,10 @@ export class PickedRequest implements Carrier {
       this.#decision = decision;
       return;
     }
-    const { worker, endpoint, changed } = decision;
+    const { worker, changed } = decision;
     this.#isDecided = true;
     const { authorization } = worker.key;
+    const endpoint = [decision.endpoint, ...this.#fallbacks(worker)].join();
     const headers: [string, string][] = [[DESTINATION, endpoint]];
     if (authorization !== '') headers.push(['authorization', authorization]);
     const isWhole = changed !== null && this.#pending === 'requestBody';
@@ -211,6 +214,16 @@ export class PickedRequest implements Carrier {
     this.#parked = null;
     if (this.#requestMode !== BODY_MODE.fullDuplex) return;
     for (const part of changed === null ? parked : partsOf(changed)) this.#giveBack(part);
+  }
+
+  /** Endpoints that the gateway may try after the first. One whose key differs would get the wrong one. */
+  #fallbacks(worker: Worker): string[] {
+    const { options, othersFor } = this.#parts;
+    if (options.fallbacks === 0) return [];
+    const others = othersFor(this.#leading!.x, worker).filter(
+      ({ key }) => key.authorization === worker.key.authorization,
+    );
+    return others.flatMap((other) => knownEndpointOf(other) ?? []).slice(0, options.fallbacks);
   }
 
   /** @param endpoint '': not decided yet */

@@ -70,10 +70,12 @@ async function start(t: TestContext, { request, response, tls = true }: Modes, o
     return ready?.status === 200;
   });
   const ask = async (session: string, body: object): Promise<{ status: number; text: string }> => {
+    // Where the gateway sends bodies, they name the session.
+    const [header, field] = request === 'NONE' ? [{ 'x-session-id': session }, {}] : [{}, { user: session }];
     const response = await fetch(`http://127.0.0.1:${port}/v1/completions`, {
       method: 'POST',
-      headers: { 'content-type': 'application/json', 'x-session-id': session },
-      body: JSON.stringify({ prompt: 'of '.repeat(500), max_tokens: 20, ignore_eos: true, ...body }),
+      headers: { 'content-type': 'application/json', ...header },
+      body: JSON.stringify({ prompt: 'of '.repeat(500), max_tokens: 20, ignore_eos: true, ...field, ...body }),
     });
     return { status: response.status, text: await response.text() };
   };
@@ -103,8 +105,8 @@ for (const modes of [
   { request: 'FULL_DUPLEX_STREAMED', response: 'FULL_DUPLEX_STREAMED' },
 ] as const satisfies readonly Modes[]) {
   test(`Envoy with request bodies ${modes.request}, response bodies ${modes.response}: nothing is lost or doubled, and sessions stay`, async (t) => {
-    const policy = modes.request === 'NONE' ? 'consistent_hash' : 'rollout';
-    const { log, run } = await start(t, modes, { policy });
+    // `rollout` moves sessions where that is cheaper.
+    const { log, run } = await start(t, modes, { policy: 'consistent_hash' });
     await run(60, 5);
     assert.equal(log.length, 300);
     assert.equal(new Set(log.map(({ call }) => call)).size, 300);

@@ -6,6 +6,7 @@ import { destinationOf, startGateway } from './gateway.ts';
 
 const ENDPOINTS = ['127.0.0.1:7001', '127.0.0.1:7002', '127.0.0.1:7003'];
 const workerUrls = ENDPOINTS.map((endpoint) => `http://${endpoint}`);
+const byText = (a: string, b: string): number => a.localeCompare(b);
 const json = { 'content-type': 'application/json' };
 
 test('requests of a session go to one engine, by a header alone', async (t) => {
@@ -118,6 +119,24 @@ test('a body that is too large gets 413', async (t) => {
   const processed = ask({ headers: json, body: parts, mode: BODY_MODE.fullDuplex });
   sendBody(processed, parts);
   equal((await processed.next()).immediateResponse?.status.code, 413);
+});
+
+test('the gateway is told other engines to try, the least busy first, and only those of the subset', async (t) => {
+  const { ask } = await startGateway(t, { workerUrls, policy: 'round_robin', pickerFallbacks: 2 });
+  const first = ask({});
+  const [busy] = destinationOf(await first.next())!.split(',');
+  const second = ask({});
+  const told = destinationOf(await second.next())!.split(',');
+  deepEqual(told.toSorted(byText), ENDPOINTS);
+  equal(told[2], busy);
+  const limited = ask({ subset: ENDPOINTS.slice(1) });
+  deepEqual(
+    destinationOf(await limited.next())!
+      .split(',')
+      .toSorted(byText),
+    ENDPOINTS.slice(1),
+  );
+  for (const each of [first, second, limited]) await each.end();
 });
 
 test('a request that another engine served counts there', async (t) => {

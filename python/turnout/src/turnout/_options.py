@@ -452,6 +452,9 @@ class RouterOptions(TypedDict, total=False):
     picker_health_port: int
     """Port of the gRPC health of the picker; 0 picks a free one. Default: 9003."""
 
+    picker_fallbacks: int
+    """How many other engines the gateway is told, in the order in which it may try them where it retries. Needs a gateway that reads lists: Envoy's ORIGINAL_DST takes one address. Default: 0."""
+
     picker_tls: Literal["on", "off"]
     """TLS of --picker-port: on (with --tls-cert-path, else with a self-signed certificate, as gateways expect) or off. Default: on."""
 

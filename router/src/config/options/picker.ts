@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { inGroup, port } from './option.ts';
+import { count, inGroup, port } from './option.ts';
 
 const option = inGroup('Endpoint picker');
 
@@ -20,6 +20,11 @@ export const pickerOptions = {
     {
       needsRestart: true,
     },
+  ),
+  pickerFallbacks: option(
+    '<count>',
+    count.max(16).default(0),
+    "How many other engines the gateway is told, in the order in which it may try them where it retries. Needs a gateway that reads lists: Envoy's ORIGINAL_DST takes one address.",
   ),
   pickerTls: option(
     '<mode>',
