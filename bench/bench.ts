@@ -59,6 +59,10 @@ const verbs: Readonly<Record<string, Verb>> = {
     does: 'CPU of the feed per turn, the time of a group to its consumer, the memory of pending groups; [turns for that]',
     run: () => import('./feed/run.ts'),
   },
+  picker: {
+    does: 'CPU of a decision as endpoint picker of a gateway; [requests] [rounds]',
+    run: () => import('./picker/run.ts'),
+  },
   'radix-tree': {
     does: 'CPU of exact-token capture per request: the row radix-2k of "compare" alone; [requests] [rounds]',
     run: () => import('./radix-tree/run.ts'),

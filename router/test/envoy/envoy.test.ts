@@ -35,20 +35,23 @@ async function start(t: TestContext, { request, response, tls = true }: Modes, o
     }),
   );
   t.after(() => Promise.all(engines.map((engine) => engine.close())));
-  const router = await startTestRouter(t, {
-    workerUrls: engines.map(({ url }) => url),
-    policy: 'rollout',
-    pickerPort: 0,
-    pickerHealthPort: 0,
-    pickerTls: tls ? 'on' : 'off',
-    ...options,
-  });
+  const pickerPort = await freePort();
+  const startPicker = () =>
+    startTestRouter(t, {
+      workerUrls: engines.map(({ url }) => url),
+      policy: 'rollout',
+      pickerPort,
+      pickerHealthPort: 0,
+      pickerTls: tls ? 'on' : 'off',
+      ...options,
+    });
+  const router = await startPicker();
   const [port, adminPort] = [await freePort(), await freePort()];
   const path = join(temporaryFolder(t), 'envoy.yaml');
   const text = config
     .replace('port_value: 10000', `port_value: ${port}`)
     .replace('port_value: 9901', `port_value: ${adminPort}`)
-    .replace('port_value: 9002', `port_value: ${router.picker!.address.split(':')[1]}`)
+    .replace('port_value: 9002', `port_value: ${pickerPort}`)
     .replace('request_body_mode: FULL_DUPLEX_STREAMED', `request_body_mode: ${request}`)
     // Envoy wants trailers with full-duplex bodies only.
     .replace('request_trailer_mode: SEND', `request_trailer_mode: ${request.startsWith('FULL') ? 'SEND' : 'SKIP'}`)
@@ -95,7 +98,7 @@ async function start(t: TestContext, { request, response, tls = true }: Modes, o
     await Promise.all(Array.from({ length: sessions }, (_, session) => one(session)));
     await until('nothing is in flight', () => router.pipeline.inFlight.size === 0);
   };
-  return { router, engines, log, ask, run };
+  return { router, engines, log, ask, run, startPicker };
 }
 
 for (const modes of [
@@ -137,4 +140,16 @@ test('a weight swap without a failed request', async (t) => {
   await swap('step-1');
   await swap('step-2');
   await running;
+});
+
+test('while no picker runs the gateway refuses, and nothing reaches an engine; one that is started again is used', async (t) => {
+  const { router, log, ask, startPicker } = await start(t, { request: 'NONE', response: 'NONE' });
+  const call = async (turn: number): Promise<number> => (await ask('s1', { rid: `s1.${turn}` })).status;
+  assert.equal(await call(0), 200);
+  await router.close();
+  assert.equal(await call(1), 500);
+  assert.equal(log.length, 1);
+  await startPicker();
+  await until('it is asked again', async () => (await call(2)) === 200);
+  assert.equal(log.length, 2);
 });
