@@ -1,9 +1,10 @@
-/** `npm run demo -- [NAME] [options]`: an example against simulated engines; without a name, the demo. */
+/** `npm run demo -- [NAME] [options]`: an example against simulated engines (grpo: real ones); without a name, the demo. */
 const examples: Readonly<Record<string, () => Promise<unknown>>> = {
   demo: () => import('./demo/demo.ts'),
   policy: () => import('./policy/run.ts'),
   plugin: () => import('./plugin/run.ts'),
   tinker: () => import('./tinker/demo.ts'),
+  grpo: () => import('./grpo/run.ts'),
 };
 
 const word = process.argv[2];

@@ -26,6 +26,8 @@ export interface Engine {
 
 export interface EngineOptions {
   model?: Model;
+  /** The folder of another model. */
+  folder?: string;
   port?: number;
   args?: string[];
   /** Beside what every engine of its kind gets. */
@@ -93,14 +95,14 @@ const SHARED_FLAGS = '--served-model-name tiny --host 127.0.0.1 --dtype float32'
 async function start(
   kind: EngineKind,
   readyPath: string,
-  { model = 'dense', port, args = [], env: ownEnv = {} }: EngineOptions,
+  { model = 'dense', folder = folderOf(model), port, args = [], env: ownEnv = {} }: EngineOptions,
   { module, modelFlag, flags, env }: Command,
 ): Promise<Engine> {
   port ??= await freePort();
   const log = join(logs, `${kind}-${port}-${Date.now()}.log`);
   const sink = openSync(log, 'w');
   const fixed = ['-m', module, ...`${SHARED_FLAGS} ${flags}`.split(/\s+/)];
-  const own = [modelFlag, folderOf(model), '--port', String(port), ...args];
+  const own = [modelFlag, folder, '--port', String(port), ...args];
   const child = spawn('nice', ['-n', '19', pythonOf(kind), ...fixed, ...own], {
     detached: true, // a process group of its own, to be ended whole
     stdio: ['ignore', sink, sink],

@@ -1,0 +1,115 @@
+import { createWriteStream, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { freePort } from '../../router/test/harness/free-port.ts';
+import { type Engine, type EngineOptions, startSglang, startVllm } from '../../router/test/real/engines.ts';
+import type { EngineKind } from '../../router/test/real/installed.ts';
+import { startRouter } from '../../router/test/real/router.ts';
+import { python, runOf, say } from './programs.ts';
+
+export interface Training {
+  readonly way: 'turnout' | 'baseline';
+  readonly kind: EngineKind;
+  /** Folder of the model to begin with. */
+  readonly base: string;
+  readonly seed: string;
+  readonly steps: number;
+  readonly groups: number;
+  /** Where the facts go that the report reads. */
+  readonly out: string;
+}
+
+const MEMBERS = 8;
+/** Groups that may be begun: those of a step that trains, and those of the next one. */
+const STEPS_AHEAD = 2;
+
+interface Step {
+  readonly step: number;
+  readonly reward: number;
+  readonly seconds: number;
+}
+
+interface Swap {
+  readonly identity: string;
+}
+
+/** One training: engines, router, agent and trainer; the second engine is killed halfway. */
+export async function train({ way, kind, base, seed, steps, groups, out }: Training): Promise<void> {
+  const began = Date.now();
+  const snapshots = join(out, 'snapshots');
+  mkdirSync(snapshots);
+  const start = kind === 'vllm' ? startVllm : startSglang;
+  const ports = [await freePort(), await freePort()];
+  const options = (port: number): EngineOptions => ({ folder: base, port });
+  say(`starting two ${kind} engines, about a minute`);
+  const engines: Engine[] = await Promise.all(ports.map((port) => start(options(port))));
+  const urls = engines.map((engine) => engine.url);
+  const feed = {
+    groupSize: MEMBERS,
+    stepGroups: groups,
+    maxLag: STEPS_AHEAD - 1,
+    whenFull: 'hold',
+    needsReward: true,
+  };
+  const capture = ['--capture-chat', '--tokenizer-path', base, '--data-dir', join(out, 'data')];
+  const update = ['--swap-snapshots', join(snapshots, '{identity}'), '--plugin', `feed:${JSON.stringify(feed)}`];
+  const whole = ['--policy', 'rollout', '--resume', 'on', ...capture, ...update];
+  const router = await startRouter(urls, way === 'turnout' ? whole : []);
+  const swaps = new Map<string, Swap>();
+  const facts = createWriteStream(join(out, 'steps.jsonl'));
+  const sessions = createWriteStream(join(out, 'sessions.jsonl'));
+  const plain = ['--plain', '--retry', '--lead', String(STEPS_AHEAD * groups)];
+  const problems = [String((steps + STEPS_AHEAD) * groups), '--size', String(MEMBERS), '--seed', seed];
+  const streams = kind === 'vllm' ? ['--stream'] : [];
+  const agent = python('rollouts.py', [router.url, ...problems, ...streams, ...(way === 'turnout' ? [] : plain)]);
+  const amounts = [String(steps), String(groups), seed];
+  const trainer =
+    way === 'turnout'
+      ? python('trainer.py', [router.url, base, snapshots, ...amounts])
+      : python('baseline.py', [base, snapshots, ...amounts, ...urls]);
+  let again: Promise<void> | undefined;
+  try {
+    const played = runOf(agent, (line) => {
+      sessions.write(`${line}\n`);
+      if (way === 'baseline') trainer.stdin.write(`${line}\n`);
+    });
+    const trained = runOf(trainer, (line) => {
+      facts.write(`${line}\n`);
+      if (way === 'baseline') agent.stdin.write('\n'.repeat(groups));
+      else void collect(router.url, swaps);
+      const { step, reward, seconds } = JSON.parse(line) as Step;
+      say(`step ${step} of ${steps}: reward ${reward.toFixed(2)}, ${seconds.toFixed(1)} s`);
+      if (step !== Math.ceil(steps / 2)) return;
+      say(`killing the engine ${engines[1]!.url}`);
+      again = engines[1]!.kill().then(async () => {
+        engines[1] = await start(options(ports[1]!));
+        say('the engine has started again');
+      });
+    });
+    // A failed request of the agent ends the run.
+    await Promise.race([trained, played.then(() => trained)]);
+    agent.kill('SIGTERM');
+    await played;
+    await again;
+    if (way === 'turnout') {
+      await collect(router.url, swaps);
+      writeFileSync(join(out, 'feed.json'), await (await fetch(`${router.url}/feed/stats`)).text());
+    }
+    writeFileSync(join(out, 'swaps.json'), JSON.stringify([...swaps.values()]));
+    writeFileSync(join(out, 'metrics.txt'), await (await fetch(`${router.url}/metrics`)).text());
+    writeFileSync(
+      join(out, 'run.json'),
+      JSON.stringify({ kind, seed, steps, groups, seconds: (Date.now() - began) / 1000 }),
+    );
+  } finally {
+    await router.stop();
+    await Promise.all(engines.map((engine) => engine.stop()));
+    facts.end();
+    sessions.end();
+  }
+}
+
+/** The router keeps the last ten swaps. */
+async function collect(url: string, swaps: Map<string, Swap>): Promise<void> {
+  const answer = (await (await fetch(`${url}/swap`)).json()) as { deployments: { swaps: Swap[] }[] };
+  for (const swap of answer.deployments[0]!.swaps) swaps.set(swap.identity, swap);
+}
