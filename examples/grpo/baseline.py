@@ -26,7 +26,8 @@ MEMBERS = 8
 
 
 def load_weights(engines: list[str], path: Path) -> float:
-    """Pauses all engines, loads, and lets them go on. Returns the seconds in which nothing was sampled."""
+    """Pauses all engines, loads, and lets them go on. Returns the seconds for which new requests had to wait."""
+    began = time.monotonic()
     with httpx.Client(timeout=600) as http:
         alive = [url for url in engines if is_alive(http, url)]
         is_vllm = {url: http.get(f"{url}/version").is_success for url in alive}
@@ -35,7 +36,6 @@ def load_weights(engines: list[str], path: Path) -> float:
         ) in alive:  # vLLM lets requests in flight end; SGLang has no such mode and ends them with the reason `abort`
             pause = ("/pause?mode=wait", None) if is_vllm[url] else ("/pause_generation", {"mode": "abort"})
             http.post(url + pause[0], json=pause[1]).raise_for_status()
-        began = time.monotonic()
         for url in alive:
             if is_vllm[url]:
                 call = {"method": "reload_weights", "kwargs": {"weights_path": str(path.resolve())}}

@@ -141,7 +141,7 @@ def times_plot(runs: dict[str, dict[str, Run]], file: Path) -> None:
     ways = [way for way in ("turnout", "baseline") if any(way in each for each in runs.values())]
     paused = [np.concatenate([each[way].paused for each in runs.values() if way in each]) for way in ways]
     left.hist(paused, bins=30, label=ways)
-    left.set(xlabel="seconds that an engine is paused for a swap", ylabel="engines × swaps")
+    left.set(xlabel="seconds for which new requests wait for a swap", ylabel="engines × swaps")
     left.legend()
     own = np.concatenate([each["turnout"].all("own") for each in runs.values()])
     neighbour = np.concatenate([each["turnout"].all("neighbour") for each in runs.values()])
@@ -189,17 +189,21 @@ def comparison_table(runs: dict[str, dict[str, Run]]) -> str:
         row("reward, last five steps", lambda run: f"{run.mean_reward(slice(-5, None)):.2f}"),
         row("seconds a step, median", lambda run: f"{np.median([step['seconds'] for step in run.steps]):.1f}"),
         row(
-            "seconds an engine is paused for a swap, median / max",
+            "seconds for which new requests of an engine wait for a swap, median / max",
             lambda run: f"{np.median(run.paused):.2f} / {run.paused.max():.2f}",
         ),
         row("turns of the agent", lambda run: f"{len(run.turns):,}"),
         row("requests that the agent had to repeat", lambda run: str(sum(turn["retries"] for turn in run.turns))),
         row("cached part of the prompts", lambda run: f"{run.hit_rate:.1%}"),
-        row("turns whose ids differ from the sampled ones", lambda run: f"0 of {len(run.turns):,}", share),
+        row(
+            "turns whose ids differ from the sampled ones",
+            lambda run: f"{len(run.false_turns())} of {len(run.turns):,}",
+            share,
+        ),
         row("their Δ log p in sum, median / p99", lambda run: "-", lambda run: quantiles(run.all("shifted"))),
         row(
             "Δ between the log p that the loss uses and the engine's, median / p99",
-            lambda run: "0 / 0",
+            lambda run: "0 (the engine's)",
             lambda run: quantiles(run.all("mismatch")),
         ),
     ]

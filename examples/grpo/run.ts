@@ -16,7 +16,7 @@ import { train } from './train.ts';
 const { values: flags } = parseArgs({
   options: {
     engine: { type: 'string', default: 'vllm' },
-    steps: { type: 'string', default: '24' },
+    steps: { type: 'string', default: '18' },
     /** Groups of a step, of eight sessions each. */
     groups: { type: 'string', default: '8' },
     /** A training of each. */
@@ -34,7 +34,7 @@ const { values: flags } = parseArgs({
 const HELP = `npm run example:grpo -- [options]
   --engine vllm|sglang   the two engines (vllm)
   --seeds 1,2,3          a training with each (1); about ten minutes each on two cores, with its comparison
-  --steps N              of a training (24)
+  --steps N              of a training (18)
   --groups N             of a step, eight sessions each (8)
   --no-baseline          without the comparison
   --experts              also routed experts of a small mixture-of-experts model on SGLang, three minutes

@@ -1,5 +1,6 @@
 import { createWriteStream, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { freePort } from '../../router/test/harness/free-port.ts';
 import { type Engine, type EngineOptions, startSglang, startVllm } from '../../router/test/real/engines.ts';
 import type { EngineKind } from '../../router/test/real/installed.ts';
@@ -19,6 +20,9 @@ export interface Training {
 }
 
 const MEMBERS = 8;
+/** Requests that run at the engine when it is killed. */
+const KILLED_REQUESTS = 4;
+const POLL_MS = 5;
 /** Groups that may be begun: those of a step that trains, and those of the next one. */
 const STEPS_AHEAD = 2;
 
@@ -66,6 +70,14 @@ export async function train({ way, kind, base, seed, steps, groups, out }: Train
     way === 'turnout'
       ? python('trainer.py', [router.url, base, snapshots, ...amounts])
       : python('baseline.py', [base, snapshots, ...amounts, ...urls]);
+  /** Kills the second engine in the middle of its work, and starts it again. */
+  const restart = async (): Promise<void> => {
+    while ((await engines[1]!.running()) < KILLED_REQUESTS) await delay(POLL_MS);
+    say(`killing the engine ${engines[1]!.url}`);
+    await engines[1]!.kill();
+    engines[1] = await start(options(ports[1]!));
+    say('the engine has started again');
+  };
   let again: Promise<void> | undefined;
   try {
     const played = runOf(agent, (line) => {
@@ -78,12 +90,7 @@ export async function train({ way, kind, base, seed, steps, groups, out }: Train
       else void collect(router.url, swaps);
       const { step, reward, seconds } = JSON.parse(line) as Step;
       say(`step ${step} of ${steps}: reward ${reward.toFixed(2)}, ${seconds.toFixed(1)} s`);
-      if (step !== Math.ceil(steps / 2)) return;
-      say(`killing the engine ${engines[1]!.url}`);
-      again = engines[1]!.kill().then(async () => {
-        engines[1] = await start(options(ports[1]!));
-        say('the engine has started again');
-      });
+      if (step === Math.ceil(steps / 2)) again = restart();
     });
     // A failed request of the agent ends the run.
     await Promise.race([trained, played.then(() => trained)]);
