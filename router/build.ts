@@ -19,6 +19,7 @@ const entries = [
   'cli/main',
   'forward/bodies-in-thread',
   'tinker/samples-in-thread',
+  'tinker/unpack-in-thread',
   'rollout-fields/answers-in-thread',
   'recorder/thread/recorder-in-thread',
   'recorder/thread/tokens/encode-in-thread',

@@ -4,7 +4,7 @@ import { memoryStore } from '../choose/state.ts';
 import { type Adapter, Sessions } from './sessions.ts';
 
 const SWEEP_MS = 10_000;
-const adapter: Adapter = { name: 'tinker/run/first', directory: '/ckpt/run/first' };
+const adapter: Adapter = { name: 'tinker/run/first', directory: '/ckpt/run/first', archive: null };
 const base = { baseModel: 'sim', modelPath: '', adapter: null, snapshot: null };
 
 test('a session without a sign of life expires with its sampling sessions, and its adapters are unused then', (t) => {

@@ -16,6 +16,8 @@ export interface Source {
 export interface Adapter {
   readonly name: string;
   readonly directory: string;
+  /** What the directory was unpacked from; null: nothing. */
+  readonly archive: string | null;
 }
 
 export interface SamplingSession extends Source {

@@ -120,6 +120,7 @@ export function startTinker({
           sessions.stop();
           futures.close();
           await sampling.close();
+          await weights.close();
           await kept?.close();
         },
       },

@@ -7,10 +7,13 @@ import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import { Refused } from '../plugin.ts';
+import { Archives } from './archives.ts';
 import type { Adapter } from './sessions.ts';
 
 /** Engines read adapters from disks that may be slow. */
 const LOAD_TIMEOUT_MS = 300_000;
+
+const ARCHIVE = '.tar.gz';
 
 const PATH = /^tinker:\/\/([\w.:@-]+)\/(?:sampler_weights\/)?([\w.:@-]+)$/;
 
@@ -36,6 +39,15 @@ interface Found {
   readonly baseModel: string;
 }
 
+/** Where the files of a checkpoint are. */
+interface Place {
+  readonly directory: string;
+  /** What the directory was unpacked from; null: it was there. */
+  readonly archive: string | null;
+  /** Of the archive, else of the directory. */
+  readonly mtimeMs: number;
+}
+
 /**
  * Finds the weights of `tinker://` paths. Engines load LoRA adapters before their first sample with them; full weights become those of the
  * whole fleet by a weight swap.
@@ -47,6 +59,7 @@ export class Weights {
   readonly #log: Logger;
   readonly #fleet: Fleet;
   readonly #full: FullWeights | null;
+  readonly #archives: Archives;
   /** By engine: what it has, or is loading. */
   readonly #byEngine = new Map<string, Map<string, Promise<void>>>();
 
@@ -56,6 +69,7 @@ export class Weights {
     this.#full = full;
     this.#log = log;
     this.#fleet = fleet;
+    this.#archives = new Archives(log);
     // An engine that was away may have been started anew.
     fleet.onEvent((event, worker) => {
       if (event === 'removed' || (event === 'changed' && !worker.isHealthy)) this.#byEngine.delete(worker.engineUrl);
@@ -73,25 +87,41 @@ export class Weights {
     if (this.#template === undefined) {
       return { status: 400, detail: 'This server knows no checkpoints: start it with --tinker-weights.' };
     }
-    const directory = this.#template.replaceAll('{model_id}', model).replaceAll('{checkpoint}', checkpoint);
-    const found = await stat(directory).catch(() => null);
-    if (found === null) return { status: 404, detail: `${modelPath}: the directory ${directory} does not exist.` };
+    const place = this.#template.replaceAll('{model_id}', model).replaceAll('{checkpoint}', checkpoint);
+    const found = await this.#at(place);
+    if ('problem' in found) return { status: found.status, detail: `${modelPath}: ${found.problem}` };
+    const { directory, archive } = found;
     const path = join(directory, 'adapter_config.json');
     const config = await stat(path).catch(() => null);
-    if (config === null) return this.#findFull(modelPath, directory, `${model}.${checkpoint}`, found.mtimeMs);
+    const version = (mtimeMs: number): string => Math.round(mtimeMs).toString(36);
+    if (config === null) return this.#findFull(modelPath, directory, `${model}.${checkpoint}`, version(found.mtimeMs));
     // A checkpoint that was saved again under its name is another adapter.
-    const name = `tinker/${model}/${checkpoint}@${Math.round(config.mtimeMs).toString(36)}`;
-    return { adapter: { name, directory }, snapshot: null, baseModel: await baseModelIn(path) };
+    const name = `tinker/${model}/${checkpoint}@${version(archive === null ? config.mtimeMs : found.mtimeMs)}`;
+    return { adapter: { name, directory, archive }, snapshot: null, baseModel: await baseModelIn(path) };
   }
 
-  #findFull(modelPath: string, directory: string, name: string, mtimeMs: number): Found | NoWeights {
+  /** The directory of a checkpoint, which is unpacked if there is only its archive. */
+  async #at(place: string): Promise<Place | { readonly status: 400 | 404; readonly problem: string }> {
+    const directory = await stat(place).catch(() => null);
+    if (directory?.isDirectory() === true) return { directory: place, archive: null, mtimeMs: directory.mtimeMs };
+    const archive = place.endsWith(ARCHIVE) ? place : place + ARCHIVE;
+    try {
+      const unpacked = await this.#archives.unpacked(archive);
+      if (unpacked !== null) return { ...unpacked, archive };
+    } catch (error) {
+      return { status: 400, problem: `the archive ${archive} can't be unpacked: ${(error as Error).message}` };
+    }
+    return { status: 404, problem: `the directory ${place} does not exist, and neither does the archive ${archive}.` };
+  }
+
+  #findFull(modelPath: string, directory: string, name: string, version: string): Found | NoWeights {
     if (this.#full === null) {
       return {
         status: 400,
         detail: `${modelPath}: ${directory} has no adapter_config.json, so these are full weights. Start the server with --swap-snapshots to load them.`,
       };
     }
-    const snapshot = `${name.replaceAll(/[^\w.-]/g, '_')}-${Math.round(mtimeMs).toString(36)}`;
+    const snapshot = `${name.replaceAll(/[^\w.-]/g, '_')}-${version}`;
     const error = this.#full.swapTo(snapshot, directory);
     return error === null ? { adapter: null, snapshot, baseModel: '' } : { status: 400, detail: error.message };
   }
@@ -120,14 +150,20 @@ export class Weights {
   }
 
   /** Each checkpoint is an adapter: a long run would fill the memory of its engines with those that nothing samples from. */
-  unload({ name }: Adapter): void {
+  unload({ name, directory, archive }: Adapter): void {
     const engines = new Map(this.#fleet.workers.map((worker) => [worker.engineUrl, worker]));
-    for (const [engineUrl, worker] of engines) {
+    const unloaded = [...engines].map(([engineUrl, worker]) => {
       this.#byEngine.get(engineUrl)?.delete(name);
       const { path, json } = adapterCalls(worker.engine).unload(name);
-      // An engine that does not have the adapter refuses, which is as good.
-      void worker.post(path, json, LOAD_TIMEOUT_MS).catch(() => {});
-    }
+      return worker.post(path, json, LOAD_TIMEOUT_MS);
+    });
+    // An engine that does not have the adapter refuses, which is as good.
+    const over = Promise.allSettled(unloaded);
+    if (archive != null) void over.then(() => this.#archives.remove(directory));
+  }
+
+  close(): Promise<void> {
+    return this.#archives.close();
   }
 
   /** An engine that was started anew does not know the adapter any more: it is loaded again before the next try. */
@@ -137,7 +173,12 @@ export class Weights {
     return true;
   }
 
-  async #load(worker: Worker, { name, directory }: Adapter): Promise<void> {
+  async #load(worker: Worker, { name, directory, archive }: Adapter): Promise<void> {
+    // Another sampling session that had it may have ended, and what was unpacked was removed.
+    if (archive != null && (await stat(directory).catch(() => null)) === null)
+      await this.#archives.unpacked(archive).catch((error: unknown) => {
+        throw this.#refused(name, worker, `${archive}: ${(error as Error).message}`, 'weights_not_loaded');
+      });
     const { path, json } = adapterCalls(worker.engine).load(name, directory);
     const reply = await worker.post(path, json, LOAD_TIMEOUT_MS).catch((error: unknown) => {
       throw this.#refused(name, worker, (error as Error).message, 'upstream_reset');
