@@ -20,6 +20,10 @@ const oldestNode = `--package=node-linux-${process.arch}@22.19.0`;
 export const suites: Readonly<Record<string, Suite>> = {
   real: { does: 'real vLLM and SGLang on the CPU', files: 'router/test/real/*.test.ts' },
   clients: { does: 'SDKs of Tinker, Fireworks and OpenAI', files: 'router/test/clients/*.test.ts' },
+  'tinker-trainers': {
+    does: "tinker-cookbook's RL loop with SkyRL's trainers and real vLLM engines",
+    files: 'router/test/tinker-trainers/*.test.ts',
+  },
   peers: { does: 'the same requests through other routers', files: 'router/test/peers/*.test.ts' },
   metrics: { does: 'promtool and a real Prometheus', files: 'router/test/metrics/*.test.ts' },
   k8s: { does: 'discovery with a real kube-apiserver', files: 'router/test/k8s/*.test.ts' },

@@ -423,7 +423,7 @@ class RouterOptions(TypedDict, total=False):
     """Serve the sampling half of the Tinker API under /api/v1: the tinker SDK, with this router as its base_url, samples from the fleet."""
 
     tinker_weights: str
-    """Where the checkpoints of tinker:// paths are, as this router and the engines see it: /ckpt/{model_id}/{checkpoint}. LoRA adapters are loaded on a worker before its first sample with them."""
+    """Where the checkpoints of tinker:// paths are, as this router and the engines see it: /ckpt/{model_id}/{checkpoint}. An archive, /ckpt/{model_id}/{checkpoint}.tar.gz, is unpacked beside itself. LoRA adapters are loaded on a worker before its first sample with them."""
 
     tinker_trainer: str
     """The Tinker server that trains. Requests that are not about sampling are forwarded to it, and sampling sessions that it creates are sampled here."""

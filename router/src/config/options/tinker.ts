@@ -16,7 +16,7 @@ export const tinkerOptions = {
       .string()
       .regex(/\{checkpoint\}/, 'must contain {checkpoint}, for example /ckpt/{model_id}/{checkpoint}')
       .optional(),
-    'Where the checkpoints of tinker:// paths are, as this router and the engines see it: /ckpt/{model_id}/{checkpoint}. LoRA adapters are loaded on a worker before its first sample with them.',
+    'Where the checkpoints of tinker:// paths are, as this router and the engines see it: /ckpt/{model_id}/{checkpoint}. An archive, /ckpt/{model_id}/{checkpoint}.tar.gz, is unpacked beside itself. LoRA adapters are loaded on a worker before its first sample with them.',
     { needsRestart: true },
   ),
   tinkerTrainer: option(
