@@ -19,6 +19,11 @@ const oldestNode = `--package=node-linux-${process.arch}@22.19.0`;
 /** `npm test -- suite:NAME`: tests that need more than this checkout, or minutes. `docs/internals/testing.md` says what each needs. */
 export const suites: Readonly<Record<string, Suite>> = {
   real: { does: 'real vLLM and SGLang on the CPU', files: 'router/test/real/*.test.ts' },
+  trainers: {
+    does: 'rollouts of AReaL and slime with real SGLang on the CPU',
+    files: 'router/test/trainers/*.test.ts',
+    builds: true,
+  },
   clients: { does: 'SDKs of Tinker, Fireworks and OpenAI', files: 'router/test/clients/*.test.ts' },
   'tinker-trainers': {
     does: "tinker-cookbook's RL loop with SkyRL's trainers and real vLLM engines",

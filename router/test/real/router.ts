@@ -22,7 +22,7 @@ export async function startRouter(
   workers: string[],
   args: string[] = [],
   count = workers.length,
-  command: 'serve' | 'vllm-router' = 'serve',
+  command: 'serve' | 'vllm-router' | 'slime-router' = 'serve',
 ): Promise<Router> {
   const flags = '--policy round_robin --host 127.0.0.1 --port 0 --prometheus-port 0'.split(' ');
   const child = spawn(
