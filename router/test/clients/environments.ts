@@ -25,7 +25,7 @@ const packages = {
   prometheus: ['prometheus-client==0.26.0'],
   /** SkyRL's Tinker servers, on JAX. */
   skyrl: ['skyrl[tinker,jax]==0.3.0', ...jax, 'transformers==5.8.0', 'peft==0.18.1', 'sqlmodel==0.0.50'],
-  'skyrl-tx': ['skyrl-tx[tinker]==0.3.0', ...jax, 'transformers==4.57.6', 'peft==0.18.1', 'sqlmodel==0.0.50'],
+  'skyrl-tx': ['skyrl-tx[tinker]==0.3.0', ...jax, 'transformers==4.57.6', 'peft==0.21.2', 'sqlmodel==0.0.50'],
   /** The newest release of tinker-cookbook for the SDKs that these servers know. */
   'cookbook-0.5.7': ['tinker-cookbook[math-rl]==0.5.7', 'tinker==0.24.1', 'transformers==5.5.4'],
   /** What slime's source needs beside what SGLang needs, and turnout's wheel. */
@@ -88,7 +88,7 @@ export async function whyMissing(name: Environment, say: (line: string) => void 
     say(`installing ${first} into ${folder}`);
     const python = engine === undefined ? (process.env['TURNOUT_PYTHON'] ?? 'python3') : pythonOfEngine(engine);
     await run(python, ['-m', 'venv', draft]);
-    if (engine !== undefined) see(draft, engine);
+    if (engine !== undefined) see(name, draft, engine);
     const install = ['-m', 'pip', 'install', '--quiet', '--disable-pip-version-check'];
     if (name in alone) await run(join(draft, 'bin', 'python'), [...install, '--no-deps', first]);
     await run(join(draft, 'bin', 'python'), [...install, ...wanted]);
@@ -102,11 +102,11 @@ export async function whyMissing(name: Environment, say: (line: string) => void 
 }
 
 /** Adds an engine's packages after the environment's own. */
-function see(environment: string, engine: EngineKind): void {
+function see(name: Environment, environment: string, engine: EngineKind): void {
   const [shared] = globSync(join(dirname(dirname(pythonOfEngine(engine))), 'lib/python*/site-packages'));
   const [own] = globSync(join(environment, 'lib/python*/site-packages'));
   writeFileSync(join(own!, `${engine}.pth`), `${shared!}\n`);
-  if (engine !== 'vllm') return;
+  if (name !== 'skyrl') return;
   // SkyRL 0.3.0 says that Python 3.11 will do, but pydantic refuses its `typing.TypedDict` there.
   const line =
     'import sys, typing, typing_extensions; sys.version_info < (3, 12) and setattr(typing, "TypedDict", typing_extensions.TypedDict)';

@@ -6,6 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import type { TestContext } from 'node:test';
 import { pythonOf } from '../clients/environments.ts';
 import { freePort } from '../harness/free-port.ts';
+import { READY_WITHIN_MS } from '../real/engines.ts';
 import { until } from '../real/until.ts';
 
 export type TrainerName = 'skyrl' | 'skyrl-tx';
@@ -16,8 +17,6 @@ const programs = {
   skyrl: ['run', '--no-project', '-m', 'skyrl.tinker.api'],
   'skyrl-tx': ['run', '-m', 'tx.tinker.api'],
 } as const;
-
-const READY_WITHIN_MS = 300_000;
 
 /** A step of the trainer, as its database has it. */
 export interface Step {
