@@ -4,6 +4,7 @@ const examples: Readonly<Record<string, () => Promise<unknown>>> = {
   policy: () => import('./policy/run.ts'),
   plugin: () => import('./plugin/run.ts'),
   tinker: () => import('./tinker/demo.ts'),
+  envoy: () => import('./envoy/run.ts'),
   grpo: () => import('./grpo/run.ts'),
 };
 

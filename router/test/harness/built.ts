@@ -23,7 +23,7 @@ export function whyNotBuilt(script: string, what: string): Promise<string | fals
       .trimEnd()
       .split('\n')
       .at(-1)!
-      .replace(/^test:\w+: /, '');
+      .replace(/^suite:\w+: /, '');
   });
   return new Promise((resolve) => {
     build.once('error', (error) => resolve(`${what} can't be had: ${error.message}`));
