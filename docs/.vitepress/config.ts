@@ -18,6 +18,8 @@ const sections: Readonly<Record<string, readonly string[]>> = {
     'guides/chat-sessions',
     'guides/trajectories',
     'guides/feed',
+    'guides/grpo',
+    'reports/grpo/report',
     'guides/weight-swaps',
     'guides/snapshots',
     'guides/rollout-fields',

@@ -1,6 +1,7 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startSglang } from '../../router/test/real/engines.ts';
+import { folderOf } from '../../router/test/real/installed.ts';
 import { startRouter } from '../../router/test/real/router.ts';
 import { python, runOf, say } from './programs.ts';
 
@@ -8,8 +9,12 @@ const GROUPS = 8;
 /** With the trainer's numbers, and with the coarser ones that engines use on GPUs: then they choose other experts now and then. */
 const DTYPES = ['float32', 'bfloat16'] as const;
 
-/** Sessions of a mixture-of-experts model on SGLang; the trainer replays the experts that the engine used. */
-export async function experts(model: string, out: string): Promise<void> {
+/**
+ * Sessions of a mixture-of-experts model on SGLang; the trainer replays the experts that the engine used. The model has random weights
+ * with experts that differ much, so that another choice shows.
+ */
+export async function experts(out: string): Promise<void> {
+  const model = folderOf('moe');
   rmSync(out, { recursive: true, force: true });
   for (const dtype of DTYPES) {
     say(`routed experts in ${dtype}: starting SGLang, half a minute`);

@@ -54,10 +54,10 @@ export async function install(): Promise<string | false> {
 }
 
 /** The folder of the model that has learned from demonstrations: made once, and kept outside the checkout. */
-export async function student(steps: string, kind: 'dense' | 'moe'): Promise<string> {
-  const folder = join(root, 'grpo', `student-${kind}-${steps}`);
+export async function student(steps: string): Promise<string> {
+  const folder = join(root, 'grpo', `student-${steps}`);
   if (existsSync(folder)) return folder;
-  say(`training the ${kind} student with ${steps} demonstrations, two minutes`);
-  await runOf(python('student.py', [folder, steps, kind]), say);
+  say(`teaching the student with ${steps} batches of demonstrations, three minutes`);
+  await runOf(python('student.py', [folder, steps]), say);
   return folder;
 }

@@ -71,7 +71,8 @@ class Run:
         for step in self.steps:
             for name, delivered in step["delivered"].items():
                 received = [[turn["text"], turn["tokens"]] for turn in self.sessions[name]["turns"]]
-                if delivered != received:
+                # Of a character whose last bytes were not sampled engines send nothing, and a tokenizer makes U+FFFD.
+                if [[text.rstrip("\ufffd"), tokens] for text, tokens in delivered] != received:
                     false.append(f"{name}: received {received}, delivered {delivered}")
         return false
 
@@ -252,7 +253,7 @@ def routed_experts(folder: Path) -> tuple[list[tuple[bool, str]], str]:
         f"""
 ## Routed experts
 
-A Qwen3-MoE (8 experts, 2 for each token, 2 layers) on SGLang, through the feed to a forward pass in float32 that chooses its own experts or uses the delivered ones
+A Qwen3-MoE with random weights (8 experts, 2 for each token, 4 layers) on SGLang, through the feed to a forward pass in float32 that chooses its own experts or uses the delivered ones
 (median / p99).
 
 {table(head, rows)}

@@ -54,7 +54,7 @@ async function main(): Promise<void> {
   const reason = (await whyNoEngines()) || (await install());
   if (reason !== false) throw new Error(reason);
   if (!flags['report-only']) {
-    const base = await student(flags['student-steps'], 'dense');
+    const base = await student(flags['student-steps']);
     for (const seed of flags.seeds.split(',')) {
       const work = { kind, base, seed, steps: Number(flags.steps), groups: Number(flags.groups) };
       for (const way of flags['no-baseline'] ? (['turnout'] as const) : (['turnout', 'baseline'] as const)) {
@@ -65,7 +65,7 @@ async function main(): Promise<void> {
         await train({ ...work, way, out: folder });
       }
     }
-    if (flags.experts) await experts(await student(flags['student-steps'], 'moe'), join(out, 'experts'));
+    if (flags.experts) await experts(join(out, 'experts'));
     const machine = { cpu: cpus()[0]?.model ?? 'unknown', cores: cpus().length, node: process.version, engine: kind };
     writeFileSync(join(out, 'machine.json'), JSON.stringify(machine));
   }

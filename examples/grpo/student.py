@@ -1,8 +1,7 @@
-"""The model that is trained: python student.py FOLDER [STEPS [moe]] makes its tokenizer and template and teaches it by demonstrations.
+"""The model that is trained: python student.py FOLDER [STEPS] makes its tokenizer and template and teaches it by demonstrations.
 
-Qwen3 with 2 layers, 1.1 M parameters, in float32; moe: Qwen3-MoE with 8 experts, of which a token uses 2. The byte-level tokenizer
-has merges of several digits and of `×` and `−` (two and three bytes), so that one text has several token sequences. Needs torch,
-transformers and tokenizers.
+Qwen3 with 2 layers, 1 M parameters, in float32. The byte-level tokenizer has merges of several digits and of `×` and `−` (two and three
+bytes), so that one text has several token sequences. Needs torch, transformers and tokenizers.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
-    Qwen3MoeConfig,
-    Qwen3MoeForCausalLM,
 )
 
 from task import demonstration
@@ -61,26 +58,24 @@ def make_tokenizer(conversations: list[list[dict[str, str]]]) -> PreTrainedToken
     return tokenizer
 
 
-def make_model(tokenizer: PreTrainedTokenizerFast, is_moe: bool) -> PreTrainedModel:
-    shape = {
-        "vocab_size": len(tokenizer),
-        "hidden_size": 192,
-        "intermediate_size": 512,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 64,
-        "max_position_embeddings": 2048,
-        "tie_word_embeddings": False,
-        "bos_token_id": None,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-        "dtype": "float32",
-    }
-    if not is_moe:
-        return Qwen3ForCausalLM(Qwen3Config(**shape))
-    experts = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "norm_topk_prob": True}
-    return Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape, **experts, decoder_sparse_step=1, mlp_only_layers=[]))
+def make_model(tokenizer: PreTrainedTokenizerFast) -> PreTrainedModel:
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(tokenizer),
+            hidden_size=192,
+            intermediate_size=512,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=64,
+            max_position_embeddings=2048,
+            tie_word_embeddings=False,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+            dtype="float32",
+        )
+    )
 
 
 def render(tokenizer: PreTrainedTokenizerFast, messages: list[dict[str, str]]) -> tuple[list[int], list[bool]]:
@@ -126,12 +121,12 @@ def save(model: PreTrainedModel, folder: Path) -> None:
     new.rename(folder)
 
 
-def main(folder: Path, steps: int, is_moe: bool) -> None:
+def main(folder: Path, steps: int) -> None:
     rng = random.Random(1)
     torch.manual_seed(1)
     torch.set_num_threads(1)  # for matrices of this size more threads mostly wait for each other
     tokenizer = make_tokenizer([demonstration(rng) for _ in range(4000)])
-    model = make_model(tokenizer, is_moe)
+    model = make_model(tokenizer)
     size = sum(each.numel() for each in model.parameters())
     print(f"student: {size:,} parameters, {len(tokenizer)} tokens, {steps} steps", flush=True)
     teach(model, tokenizer, steps, rng)
@@ -142,4 +137,4 @@ def main(folder: Path, steps: int, is_moe: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 500, "moe" in sys.argv[3:])
+    main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 500)

@@ -2,8 +2,8 @@
 
 For every sampled token its logprob is computed again, under the snapshot of its label and under the one before that. A turn that a swap
 cut in two has its second part computed as the engine did: with the keys and values that the old weights had left in the KV cache, or,
-where the turn continued on another engine, with all of them computed anew. The token at the cut may have no label. The reading that fits
-the whole turn best counts.
+where the turn continued on another engine, with all of them computed anew. The token at the cut may have no label; if it is the first one,
+part of the prompt may be from the old weights. The reading that fits the whole turn best counts.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel, Pr
 
 from turnout.feed import Group
 
+BLOCK = 32  # tokens of a block of the KV cache
 KEPT = 6  # snapshots in memory; the feed delivers none that are older than two
 
 
@@ -50,12 +51,15 @@ class Computed:
         self._tokens, self._snapshots = tokens, snapshots
         self.whole = whole  # by snapshot: [N] under it alone; 0 for the first token
 
-    def as_sampled(self, first: int, labels: list[int], keeps_cache: bool) -> torch.Tensor:
-        """Of the tokens from `first` on, each under its label, as the engine computed them. With `keeps_cache` the KV cache of older weights stays."""
-        if len(set(labels)) == 1:
+    def as_sampled(self, first: int, labels: list[int], keeps_cache: bool = True, cached: int = 0) -> torch.Tensor:
+        """Of the tokens from `first` on, each under its label, as the engine computed them. With `keeps_cache` the KV cache of older weights
+        stays. `cached`: so many tokens of the prompt were in the cache, by the weights before."""
+        if len(set(labels)) == 1 and cached == 0:
             return self.whole[labels[0]][first : first + len(labels)]
         found: list[torch.Tensor] = []
-        cache, inputs, begin = DynamicCache(), 0, first
+        cache, inputs, begin = DynamicCache(), cached, first
+        if cached > 0:
+            self._snapshots.model(labels[0] - 1)(self._tokens[None, :cached], past_key_values=cache, use_cache=True)
         for label, same in groupby(labels):
             if not keeps_cache:
                 cache, inputs = DynamicCache(), 0
@@ -112,11 +116,13 @@ class Measured:
 
     def add_turn(self, row: Computed, first: int, labels: list[int], delivered: torch.Tensor) -> None:
         self.unknown += labels.count(-1)
-        differences = [
-            ((row.as_sampled(first, reading, keeps_cache) - delivered).abs(), reading)
-            for reading in readings(labels)
-            for keeps_cache in ((True, False) if len(set(reading)) > 1 else (True,))
-        ]
+        differences: list[tuple[torch.Tensor, list[int]]] = []
+        for reading in readings(labels):
+            ways = [{}] if len(set(reading)) == 1 else [{}, {"keeps_cache": False}]
+            # A swap before the first token: what the prompt had in the cache may be from the weights before.
+            if labels[0] == -1 and reading[0] > 0:
+                ways += [{"cached": cached} for cached in range(BLOCK, first, BLOCK)]
+            differences += [((row.as_sampled(first, reading, **way) - delivered).abs(), reading) for way in ways]
         if not differences:
             return
         best, steps = min(differences, key=lambda each: float(each[0].max()))
