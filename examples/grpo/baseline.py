@@ -31,9 +31,8 @@ def load_weights(engines: list[str], path: Path) -> float:
     with httpx.Client(timeout=600) as http:
         alive = [url for url in engines if is_alive(http, url)]
         is_vllm = {url: http.get(f"{url}/version").is_success for url in alive}
-        for (
-            url
-        ) in alive:  # vLLM lets requests in flight end; SGLang has no such mode and ends them with the reason `abort`
+        # vLLM lets requests in flight end; SGLang has no such mode, and ends them with the reason `abort`.
+        for url in alive:
             pause = ("/pause?mode=wait", None) if is_vllm[url] else ("/pause_generation", {"mode": "abort"})
             http.post(url + pause[0], json=pause[1]).raise_for_status()
         for url in alive:
@@ -43,9 +42,8 @@ def load_weights(engines: list[str], path: Path) -> float:
                 http.post(f"{url}/reset_prefix_cache").raise_for_status()
                 http.post(f"{url}/resume").raise_for_status()
             else:
-                http.post(
-                    f"{url}/update_weights_from_disk", json={"model_path": str(path.resolve())}
-                ).raise_for_status()
+                call = {"model_path": str(path.resolve())}
+                http.post(f"{url}/update_weights_from_disk", json=call).raise_for_status()
                 http.post(f"{url}/continue_generation", json={}).raise_for_status()
         return time.monotonic() - began
 

@@ -19,7 +19,7 @@ import numpy as np
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-MEDIAN, P99, GAIN, JUDGED_STEPS, SAME_EXPERTS = 0.005, 0.05, 0.2, 10, 0.999
+MEDIAN, P99, GAIN, JUDGED_STEPS, SAME_EXPERTS, COMPUTED = 0.005, 0.05, 0.2, 10, 0.999, 0.95
 
 
 class Run:
@@ -31,6 +31,8 @@ class Run:
         self.facts: dict[str, Any] = json.loads((folder / "run.json").read_text())
         self.metrics = (folder / "metrics.txt").read_text()
         self.swaps: list[dict[str, Any]] = json.loads((folder / "swaps.json").read_text())
+        feed = folder / "feed.json"
+        self.dropped: dict[str, int] = json.loads(feed.read_text())["droppedMembers"] if feed.exists() else {}
         self.turns = [turn for session in self.sessions.values() for turn in session["turns"]]
 
     def all(self, field: str) -> np.ndarray:
@@ -52,6 +54,16 @@ class Run:
     @property
     def gain(self) -> float:
         return self.mean_reward(slice(-5, None)) - self.mean_reward(slice(5))
+
+    @property
+    def sampled(self) -> int:
+        """Tokens that were sampled and delivered."""
+        return sum(count for step in self.steps for turns in step["delivered"].values() for _, count in turns)
+
+    @property
+    def repeated(self) -> int:
+        """Requests that the agent sent again."""
+        return sum(turn["retries"] for turn in self.turns)
 
     @property
     def hit_rate(self) -> float:
@@ -106,7 +118,15 @@ def verdicts(seed: str, run: Run) -> list[tuple[bool, str]]:
             not false,
             f"turns whose text or number of tokens differs from what the agent received: {'; '.join([str(len(false)), *false[:3]])}",
         ),
-        (failed == 0, f"failed requests: {failed}"),
+        (
+            len(own) >= COMPUTED * run.sampled,
+            f"delivered tokens whose log p was computed again: {len(own):,} of {run.sampled:,} (at least {COMPUTED:.0%})",
+        ),
+        (
+            set(run.dropped) <= {"stale"},
+            f"sessions that the feed dropped: {run.dropped or 'none'} (only for their age: stale)",
+        ),
+        (failed + run.repeated == 0, f"failed requests: {failed}, repeated by the agent: {run.repeated}"),
     ]
     if len(run.steps) >= JUDGED_STEPS:
         gain = f"mean reward of the last five steps minus that of the first five: {run.gain:+.2f} (at least +{GAIN})"
@@ -118,9 +138,8 @@ def clearly_larger(name: str, values: np.ndarray, than: np.ndarray) -> tuple[boo
     """By the means: most tokens are the same under any weights that speak the format."""
     if len(values) == 0 or len(than) == 0:
         return True, f"|Δ log p| {name}: there are no such tokens"
-    return bool(
-        values.mean() > 10 * than.mean()
-    ), f"|Δ log p| {name}: mean {values.mean():.2g}, with their own {than.mean():.2g} (more than ten times as large)"
+    means = f"mean {values.mean():.2g}, with their own {than.mean():.2g} (more than ten times as large)"
+    return bool(values.mean() > 10 * than.mean()), f"|Δ log p| {name}: {means}"
 
 
 def reward_plot(runs: dict[str, dict[str, Run]], file: Path) -> None:
@@ -161,7 +180,7 @@ def truth_table(runs: dict[str, dict[str, Run]]) -> str:
         rows.append(
             [
                 seed,
-                f"{len(run.all('own')):,}",
+                f"{run.sampled:,}",
                 run.total("unknown"),
                 run.total("cuts"),
                 run.metric("turnout_resumes_total"),
@@ -194,7 +213,7 @@ def comparison_table(runs: dict[str, dict[str, Run]]) -> str:
             lambda run: f"{np.median(run.paused):.2f} / {run.paused.max():.2f}",
         ),
         row("turns of the agent", lambda run: f"{len(run.turns):,}"),
-        row("requests that the agent had to repeat", lambda run: str(sum(turn["retries"] for turn in run.turns))),
+        row("requests that the agent had to repeat", lambda run: str(run.repeated)),
         row("cached part of the prompts", lambda run: f"{run.hit_rate:.1%}"),
         row(
             "turns whose ids differ from the sampled ones",

@@ -53,12 +53,14 @@ class Agent:
         while True:
             try:
                 turn = await self._request(messages, headers)
-                if turn["finish"] != "abort":  # an engine that was paused for a swap
+                if turn["finish"] != "abort":
                     return {**turn, "retries": retries}
+                problem = "aborted, as by an engine that is paused for new weights"
             except APIError as error:
-                if not self._options.retry:
-                    raise
-                print(f"a request failed and is sent again: {error}", file=sys.stderr)
+                problem = str(error)
+            if not self._options.retry:
+                raise RuntimeError(f"a request failed: {problem}")
+            print(f"a request failed and is sent again: {problem}", file=sys.stderr)
             retries += 1
             await asyncio.sleep(0.5)
 

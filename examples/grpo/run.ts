@@ -1,7 +1,7 @@
-import { parseArgs } from 'node:util';
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
 import { type EngineKind, whyNoEngines } from '../../router/test/real/installed.ts';
 import { experts } from './experts.ts';
 import { install, python, runOf, say, student } from './programs.ts';
@@ -13,23 +13,21 @@ import { train } from './train.ts';
  * of the engines is killed halfway and started again. Then the same without turnout's part of it (`baseline.py`), and a report.
  */
 
-const { values: flags } = parseArgs({
-  options: {
-    engine: { type: 'string', default: 'vllm' },
-    steps: { type: 'string', default: '18' },
-    /** Groups of a step, of eight sessions each. */
-    groups: { type: 'string', default: '8' },
-    /** A training of each. */
-    seeds: { type: 'string', default: '1' },
-    out: { type: 'string', default: 'out/grpo' },
-    'no-baseline': { type: 'boolean', default: false },
-    /** Also: routed experts of a mixture-of-experts model on SGLang. */
-    experts: { type: 'boolean', default: false },
-    'student-steps': { type: 'string', default: '500' },
-    'report-only': { type: 'boolean', default: false },
-    help: { type: 'boolean', default: false },
-  },
-});
+const options = {
+  engine: { type: 'string', default: 'vllm' },
+  steps: { type: 'string', default: '18' },
+  /** Groups of a step, of eight sessions each. */
+  groups: { type: 'string', default: '8' },
+  /** A training of each. */
+  seeds: { type: 'string', default: '1' },
+  out: { type: 'string', default: 'out/grpo' },
+  'no-baseline': { type: 'boolean', default: false },
+  /** Also: routed experts of a mixture-of-experts model on SGLang. */
+  experts: { type: 'boolean', default: false },
+  'student-steps': { type: 'string', default: '500' },
+  'report-only': { type: 'boolean', default: false },
+  help: { type: 'boolean', default: false },
+} as const;
 
 const HELP = `npm run example:grpo -- [options]
   --engine vllm|sglang   the two engines (vllm)
@@ -43,20 +41,30 @@ const HELP = `npm run example:grpo -- [options]
   --student-steps N      of the supervised training before (500), kept in the cache
 `;
 
+/** A whole number from 1. */
+function count(name: string, text: string): number {
+  if (!/^[1-9]\d*$/.test(text)) throw new Error(`--${name} is a whole number from 1, not ${text}`);
+  return Number(text);
+}
+
 async function main(): Promise<void> {
+  const { values: flags } = parseArgs({ options });
   if (flags.help) {
     process.stdout.write(HELP);
     return;
   }
   const kind = flags.engine as EngineKind;
   if (kind !== 'vllm' && kind !== 'sglang') throw new Error(`--engine is vllm or sglang, not ${flags.engine}`);
+  const [steps, groups] = [count('steps', flags.steps), count('groups', flags.groups)];
+  const seeds = flags.seeds.split(',').map((seed) => String(count('seeds', seed)));
+  count('student-steps', flags['student-steps']);
   const out = resolve(flags.out);
   const reason = (await whyNoEngines()) || (await install());
   if (reason !== false) throw new Error(reason);
   if (!flags['report-only']) {
     const base = await student(flags['student-steps']);
-    for (const seed of flags.seeds.split(',')) {
-      const work = { kind, base, seed, steps: Number(flags.steps), groups: Number(flags.groups) };
+    for (const seed of seeds) {
+      const work = { kind, base, seed, steps, groups };
       for (const way of flags['no-baseline'] ? (['turnout'] as const) : (['turnout', 'baseline'] as const)) {
         const folder = join(out, `seed-${seed}`, way);
         rmSync(folder, { recursive: true, force: true });

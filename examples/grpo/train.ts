@@ -1,4 +1,4 @@
-import { createWriteStream, mkdirSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { freePort } from '../../router/test/harness/free-port.ts';
@@ -59,8 +59,7 @@ export async function train({ way, kind, base, seed, steps, groups, out }: Train
   const whole = ['--policy', 'rollout', '--resume', 'on', ...capture, ...update];
   const router = await startRouter(urls, way === 'turnout' ? whole : []);
   const swaps = new Map<string, Swap>();
-  const facts = createWriteStream(join(out, 'steps.jsonl'));
-  const sessions = createWriteStream(join(out, 'sessions.jsonl'));
+  const append = (file: string, line: string): void => appendFileSync(join(out, file), `${line}\n`);
   const plain = ['--plain', '--retry', '--lead', String(STEPS_AHEAD * groups)];
   const problems = [String((steps + STEPS_AHEAD) * groups), '--size', String(MEMBERS), '--seed', seed];
   const streams = kind === 'vllm' ? ['--stream'] : [];
@@ -72,31 +71,39 @@ export async function train({ way, kind, base, seed, steps, groups, out }: Train
       : python('baseline.py', [base, snapshots, ...amounts, ...urls]);
   /** Kills the second engine in the middle of its work, and starts it again. */
   const restart = async (): Promise<void> => {
-    while ((await engines[1]!.running()) < KILLED_REQUESTS) await delay(POLL_MS);
+    while ((await engines[1]!.running()) < KILLED_REQUESTS) {
+      if (isOver) throw new Error('the training ended before requests ran at the engine that is killed');
+      await delay(POLL_MS);
+    }
     say(`killing the engine ${engines[1]!.url}`);
     await engines[1]!.kill();
     engines[1] = await start(options(ports[1]!));
     say('the engine has started again');
   };
-  let again: Promise<void> | undefined;
+  let isOver = false;
+  let again: Promise<void> = Promise.resolve();
+  const collected: Promise<void>[] = [];
   try {
     const played = runOf(agent, (line) => {
-      sessions.write(`${line}\n`);
+      append('sessions.jsonl', line);
       if (way === 'baseline') trainer.stdin.write(`${line}\n`);
     });
     const trained = runOf(trainer, (line) => {
-      facts.write(`${line}\n`);
+      append('steps.jsonl', line);
       if (way === 'baseline') agent.stdin.write('\n'.repeat(groups));
-      else void collect(router.url, swaps);
+      else collected.push(collect(router.url, swaps).catch(() => undefined)); // the next one has the same swaps
+
       const { step, reward, seconds } = JSON.parse(line) as Step;
       say(`step ${step} of ${steps}: reward ${reward.toFixed(2)}, ${seconds.toFixed(1)} s`);
-      if (step === Math.ceil(steps / 2)) again = restart();
+      if (step !== Math.ceil(steps / 2)) return;
+      again = restart();
+      again.catch(() => undefined); // it is awaited at the end
     });
     // A failed request of the agent ends the run.
     await Promise.race([trained, played.then(() => trained)]);
+    isOver = true;
     agent.kill('SIGTERM');
-    await played;
-    await again;
+    await Promise.all([played, again, ...collected]);
     if (way === 'turnout') {
       await collect(router.url, swaps);
       writeFileSync(join(out, 'feed.json'), await (await fetch(`${router.url}/feed/stats`)).text());
@@ -110,8 +117,6 @@ export async function train({ way, kind, base, seed, steps, groups, out }: Train
   } finally {
     await router.stop();
     await Promise.all(engines.map((engine) => engine.stop()));
-    facts.end();
-    sessions.end();
   }
 }
 

@@ -69,12 +69,10 @@ class Computed:
             inputs, begin = end - 1, end
         return torch.cat(found)
 
-    def _after(self, model: PreTrainedModel, inputs: int, end: int, cache: DynamicCache | None) -> torch.Tensor:
+    def _after(self, model: PreTrainedModel, inputs: int, end: int, cache: DynamicCache) -> torch.Tensor:
         """Of the tokens from `inputs` + 1 up to `end`; the cache has those before `inputs`."""
-        logits = model(self._tokens[None, inputs : end - 1], past_key_values=cache, use_cache=cache is not None).logits[
-            0
-        ]
-        return logits.log_softmax(-1).gather(1, self._tokens[inputs + 1 : end, None])[:, 0]
+        answer = model(self._tokens[None, inputs : end - 1], past_key_values=cache, use_cache=True)
+        return answer.logits[0].log_softmax(-1).gather(1, self._tokens[inputs + 1 : end, None])[:, 0]
 
 
 def whole(rows: list[torch.Tensor], model: PreTrainedModel) -> list[torch.Tensor]:
@@ -108,9 +106,8 @@ class Measured:
     own: list[float] = field(default_factory=list)  # under the snapshots of their labels
     neighbour: list[float] = field(default_factory=list)  # under the snapshots before those
     cut: list[float] = field(default_factory=list)  # `own`, in turns that a swap cut in two
-    cut_swapped: list[float] = field(
-        default_factory=list
-    )  # of those: the old part under the new weights, and the reverse
+    # In those turns: the old part under the new weights, and the reverse.
+    cut_swapped: list[float] = field(default_factory=list)
     unknown: int = 0  # tokens without a label: sampled while the weights changed
     cuts: int = 0  # turns with two labels
 

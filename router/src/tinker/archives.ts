@@ -55,7 +55,7 @@ export class Archives {
   /** For a directory that no engine reads from any more. */
   async remove(directory: string): Promise<void> {
     await this.#alone('remove', directory, async () => {
-      // Whoever asks for it from now on does not find half of it.
+      // Renamed first: a later call must not find a directory that is half removed.
       const part = partOf(directory);
       await rename(directory, part);
       await rm(part, { recursive: true, force: true });

@@ -36,7 +36,11 @@ test(
       assert.ok(lag <= 1);
     }
     // What the report has checked; without these lines it checked nothing.
-    for (const held of ['under the label', 'differs from what the agent received: 0', 'failed requests: 0'])
+    for (const held of [
+      'under the label',
+      'differs from what the agent received: 0',
+      'failed requests: 0, repeated by the agent: 0',
+    ])
       assert.ok(text.includes(held), text);
     rmSync(out, { recursive: true });
   },
