@@ -188,6 +188,8 @@ test('a whole response whose engine names other weights has no label, and its en
   const { post, swap, engines, router } = await startSwapScene(t, ['sglang']);
   const [{ core }] = engines as [(typeof engines)[number]];
   await swap('v1');
+  // After a swap the router asks for the name. Asked later, the engine would be found out before its answer is.
+  await until('the engine was asked for its name', () => router.fleet.workers[0]!.weightVersion === 'v1');
   await core.loadWeights('/elsewhere', 'v2');
   const ask = async (): Promise<string> =>
     modelOf(await post('/inference/v1/completions', { prompt: 'a', max_tokens: 1, model: MODEL }));
