@@ -16,7 +16,7 @@ STAGE = PYTHON / "turnout" / "build" / "router"
 DIST = PYTHON / "dist"
 
 # The files that run and their licences; without type declarations.
-CARRIED = ("*.js", "*.css", "*.html", "package.json", "THIRD_PARTY_LICENSES")
+CARRIED = ("*.js", "*.css", "*.html", "package.json", "THIRD_PARTY_LICENSES", "sbom.cdx.json")
 
 
 def stage() -> None:

@@ -3,6 +3,7 @@ import { existsSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'no
 import { join, resolve } from 'node:path';
 import { type Plugin, build } from 'esbuild';
 import { buildDashboard } from '../dashboard/build.ts';
+import { type BundledPackage, sbomOf } from './sbom.ts';
 
 /**
  * `npm run build`: the published package in `dist/`. Our modules and the packages that they import become a few files, because a start
@@ -25,10 +26,10 @@ const entries = [
   'recorder/thread/tokens/encode-in-thread',
 ];
 
-interface Manifest {
+interface Manifest extends BundledPackage {
   readonly peerDependencies: Readonly<Record<string, string>>;
 }
-const { peerDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as Manifest;
+const { peerDependencies, ...product } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as Manifest;
 
 /** What the sources import of `node:http`; esbuild reports a name that is missing here. */
 const HTTP_EXPORTS = ['Agent', 'METHODS', 'STATUS_CODES', 'createServer', 'request'];
@@ -69,10 +70,9 @@ const { metafile } = await build({
   metafile: true,
   logLevel: 'warning',
 });
-writeFileSync(
-  join(dist, 'THIRD_PARTY_LICENSES'),
-  licences([...Object.keys(metafile.inputs), ...(await buildDashboard())]),
-);
+const bundled = packagesOf([...Object.keys(metafile.inputs), ...(await buildDashboard())]);
+writeFileSync(join(dist, 'THIRD_PARTY_LICENSES'), licences(bundled));
+writeFileSync(join(dist, 'sbom.cdx.json'), sbomOf(workspace, product, bundled));
 
 /** Puts this text in the place of a module. */
 function replaced(name: string, filter: RegExp, contents: string): Plugin {
@@ -85,17 +85,25 @@ function replaced(name: string, filter: RegExp, contents: string): Plugin {
   };
 }
 
-/** The licences of the packages that the bundle contains, as these ask for. */
-function licences(inputs: readonly string[]): string {
+interface InstalledPackage extends BundledPackage {
+  readonly path: string;
+  readonly license: string;
+}
+
+/** The packages of files. */
+function packagesOf(inputs: readonly string[]): InstalledPackage[] {
   const folders = inputs.flatMap((input) => /^(.*node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(input)?.[1] ?? []);
-  return [...new Set(folders)]
-    .toSorted()
-    .map((folder) => {
-      const path = resolve(root, folder);
-      const { name, version, license } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')) as Record<
-        string,
-        string
-      >;
+  return [...new Set(folders)].toSorted().map((folder) => {
+    const path = resolve(root, folder);
+    const manifest = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')) as Omit<InstalledPackage, 'path'>;
+    return { path, name: manifest.name, version: manifest.version, license: manifest.license };
+  });
+}
+
+/** The licences of the packages that the bundle contains, as these ask for. */
+function licences(packages: readonly InstalledPackage[]): string {
+  return packages
+    .map(({ path, name, version, license }) => {
       const file = readdirSync(path).find((each) => /^(licen[cs]e|copying)/i.test(each));
       const text =
         file === undefined || !existsSync(join(path, file))

@@ -26,6 +26,7 @@ const files = globSync(
     'simulator/src/**/*.test.ts',
     'examples/**/*.test.ts',
     'bench/**/*.test.ts',
+    'release/**/*.test.ts',
     'dashboard/src/**/*.test.ts',
   ],
   {

@@ -47,6 +47,7 @@ export const suites: Readonly<Record<string, Suite>> = {
     files: 'router/test/package/install.test.ts',
     builds: true,
   },
+  release: { does: 'npm run release in a fresh clone', files: 'router/test/package/release.test.ts' },
   dockerfile: { does: 'the steps of the Dockerfile', files: 'router/test/package/dockerfile.test.ts' },
   node22: {
     does: 'HTTP, proxy tests and threads on the oldest Node.js',
