@@ -6,6 +6,7 @@ const examples: Readonly<Record<string, () => Promise<unknown>>> = {
   tinker: () => import('./tinker/demo.ts'),
   envoy: () => import('./envoy/run.ts'),
   grpo: () => import('./grpo/run.ts'),
+  ray: () => import('./ray/run.ts'),
 };
 
 const word = process.argv[2];

@@ -34,8 +34,10 @@ def main() -> None:
         subprocess.run([*pip, *tools, *map(str, (PYTHON / "dist").glob("*.whl"))], check=True, env=bare)
         ruff = [python, "-m", "ruff"]
         for words in (["check", "--quiet"], ["format", "--quiet", "--check"]):
-            files = ["--no-cache", "--config", "ruff.toml", ".", "../examples/feed", "../examples/grpo"]
-            subprocess.run([*ruff, *words, *files], check=True, cwd=PYTHON, env=bare)
+            files = [".", "../examples/feed", "../examples/grpo", "../examples/ray"]
+            subprocess.run(
+                [*ruff, *words, "--no-cache", "--config", "ruff.toml", *files], check=True, cwd=PYTHON, env=bare
+            )
         check = [python, "-m", "mypy", "--strict", "--cache-dir", str(home / "mypy")]
         # Checked as installed packages with py.typed.
         packages = [

@@ -33,6 +33,7 @@ export const suites: Readonly<Record<string, Suite>> = {
   metrics: { does: 'promtool and a real Prometheus', files: 'router/test/metrics/*.test.ts' },
   k8s: { does: 'discovery with a real kube-apiserver', files: 'router/test/k8s/*.test.ts' },
   envoy: { does: 'a real Envoy with turnout as endpoint picker', files: 'router/test/envoy/*.test.ts' },
+  ray: { does: 'the router and engines as actors of a real Ray', files: 'router/test/ray/*.test.ts', builds: true },
   helm: { does: 'the Helm chart', files: 'router/test/helm/*.test.ts' },
   docs: { does: 'the code blocks of the documentation', files: 'router/test/docs/run/*.test.ts' },
   dashboard: { does: 'the dashboard in a browser', command: ['node', 'dashboard/test/run.ts'] },
