@@ -8,10 +8,11 @@ import { startRouter } from '../real/router.ts';
 import { tapOn } from '../real/tap.ts';
 import { addingModel, whyNoTraining } from './installed.ts';
 import { promptLogprobs } from './prompt-logprobs.ts';
-import { runRecipe } from './recipe.ts';
+import { type StepMetrics, runRecipe } from './recipe.ts';
 import { type Trained, sampledAt, trainingIn } from './samples.ts';
 import { type TrainerName, startTrainer } from './trainer.ts';
 
+/** At least. */
 const STEPS = 4;
 const GROUPS = 8;
 const GROUP_SIZE = 8;
@@ -19,6 +20,9 @@ const GROUP_SIZE = 8;
 /** |log p at the engine − log p in the trainer's forward pass| of a sampled token, in float32 on both sides. Measured: 4e-7 and 2e-6. */
 const MEDIAN_MAX = 1e-4;
 const P99_MAX = 1e-3;
+
+/** The name by which engines know weights: of which model, and the checkpoint. */
+const ADAPTER = /^tinker\/(model_\w+)\/([\w-]+)@/;
 
 interface Case {
   readonly trainer: TrainerName;
@@ -29,9 +33,10 @@ interface Case {
 }
 
 const cases: readonly Case[] = [
-  { trainer: 'skyrl', fields: { save_every: 2 }, stepsOff: 0 },
-  // It has no GET /samplers/{id}: only checkpoints with a name can be sampled.
-  { trainer: 'skyrl-tx', fields: { save_every: 1, max_steps_off_policy: 1 }, stepsOff: 1 },
+  { trainer: 'skyrl', fields: { max_steps: STEPS, save_every: 2 }, stepsOff: 0 },
+  // It has no GET /samplers/{id}: only checkpoints with a name can be sampled. The recipe throws away what is two steps old, and while JAX
+  // compiles it samples some twenty batches too many, so it makes far fewer steps than `max_steps`.
+  { trainer: 'skyrl-tx', fields: { max_steps: 8 * STEPS, save_every: 1, max_steps_off_policy: 1 }, stepsOff: 1 },
 ];
 
 for (const { trainer: name, fields, stepsOff } of cases) {
@@ -59,22 +64,30 @@ for (const { trainer: name, fields, stepsOff } of cases) {
     );
     t.after(router.stop);
 
-    const metrics = await runRecipe(folder, {
-      base_url: router.url,
-      model_name: model,
-      renderer_name: 'qwen3_instruct',
-      lora_rank: 8,
-      learning_rate: 0.01,
-      group_size: GROUP_SIZE,
-      groups_per_batch: GROUPS,
-      // Too few for a number of three digits and the end of the turn: rewards differ within a group.
-      max_tokens: 3,
-      max_steps: STEPS,
-      eval_every: 0,
-      ...fields,
-    });
+    const run = (place: string, more: object): Promise<StepMetrics[]> =>
+      runRecipe(join(folder, place), {
+        base_url: router.url,
+        model_name: model,
+        renderer_name: 'qwen3_instruct',
+        lora_rank: 8,
+        learning_rate: 0.01,
+        group_size: GROUP_SIZE,
+        groups_per_batch: GROUPS,
+        // Too few for a number of three digits and the end of the turn: rewards differ within a group.
+        max_tokens: 3,
+        eval_every: 0,
+        ...fields,
+        ...more,
+      }).catch((error: Error) => {
+        throw new Error(`${error.message}\nThe end of the trainer's log:\n${trainer.logTail()}`);
+      });
+    // JAX compiles in the first step, and for each new model again.
+    await run('first', { max_steps: 1 });
+    const firstSteps = trainer.steps().length;
+    const firstModels = new Set(sampledAt(taps).map((each) => each.model));
+    const metrics = await run('recipe', {});
     t.diagnostic(`reward by step: ${metrics.map((line) => line['env/all/reward/total']!.toFixed(3)).join(' ')}`);
-    assert.equal(metrics.length, STEPS);
+    assert.ok(metrics.length >= STEPS, `${metrics.length} steps`);
 
     // No request failed, on any way.
     for (const step of trainer.steps()) assert.ok(step.isDone, `${step.type}: ${JSON.stringify(step.result)}`);
@@ -85,11 +98,11 @@ for (const { trainer: name, fields, stepsOff } of cases) {
     assert.match(counts, /^turnout_tinker_retries_total 0$/m);
 
     // Every trained sequence is one that an engine sampled, from the checkpoint that was the newest.
-    const sampled = sampledAt(taps);
-    const training = trainingIn(trainer.steps());
-    assert.equal(training.length, STEPS);
+    const sampled = sampledAt(taps).filter((each) => !firstModels.has(each.model));
+    const training = trainingIn(trainer.steps().slice(firstSteps));
+    assert.equal(training.length, metrics.length);
     const checkpoints = training.map(({ checkpoint }) => checkpoint);
-    assert.equal(new Set(checkpoints).size, STEPS);
+    assert.equal(new Set(checkpoints).size, training.length);
     const byContent = new Map(sampled.map((each) => [keyOf([...each.prompt, ...each.tokens], each.logprobs), each]));
     const differences: number[] = [];
     for (const [at, { checkpoint, sequences }] of training.entries()) {
@@ -98,14 +111,14 @@ for (const { trainer: name, fields, stepsOff } of cases) {
       for (const sequence of sequences) {
         const source = byContent.get(keyOf(sequence.ids, sequence.sampled));
         assert.ok(source !== undefined, 'no engine sampled what was trained');
-        const from = /^tinker\/model_\w+\/([\w-]+)@/.exec(source.model)?.[1];
+        const from = ADAPTER.exec(source.model)?.[2];
         assert.ok(from !== undefined && allowed.has(from), `step ${at} trains samples of ${source.model}`);
         if (from === checkpoint) differences.push(...differencesIn(sequence.sampled, sequence.forward));
       }
     }
-    const adapters = new Set(sampled.map((each) => each.model));
-    for (const checkpoint of checkpoints)
-      assert.equal([...adapters].filter((adapter) => adapter.includes(`/${checkpoint}@`)).length, 1);
+    // Engines knew each checkpoint by one name.
+    const adapters = Array.from(new Set(sampled.map((each) => each.model)), (name) => ADAPTER.exec(name)![2]);
+    assert.equal(new Set(adapters).size, adapters.length);
 
     const [median, p99] = [percentile(differences, 0.5), percentile(differences, 0.99)];
     t.diagnostic(
@@ -122,24 +135,24 @@ for (const { trainer: name, fields, stepsOff } of cases) {
     });
     assert.equal(status, 422);
 
-    // Under the weights before, the same tokens have other probabilities: the check above can fail.
+    // Under the first weights, the same tokens have other probabilities: the check above can fail.
     const last = training.at(-1)!;
     const scored = async (checkpoint: string): Promise<number> => {
-      const path = sampled
-        .find((each) => each.model.includes(`/${checkpoint}@`))!
-        .model.replace(/^tinker\/(.*)@.*$/, 'tinker://$1');
+      const path = `tinker://${ADAPTER.exec(sampled[0]!.model)![1]}/${checkpoint}`;
       const some: readonly Trained[] = last.sequences.slice(0, 16);
-      const all = await Promise.all(some.map(({ ids }) => promptLogprobs(router.url, path, ids)));
-      return percentile(
-        some.flatMap(({ forward }, i) => differencesIn(all[i]!.slice(-forward.length), forward)),
-        0.5,
-      );
+      const found: number[] = [];
+      // One at a time: vLLM 0.32 on the CPU ends when a batch has two such requests with an adapter (einsum in bgmv_shrink).
+      for (const { ids, forward } of some) {
+        const all = await promptLogprobs(router.url, path, ids);
+        found.push(...differencesIn(all.slice(-forward.length), forward));
+      }
+      return percentile(found, 0.5);
     };
-    const [own, before] = [await scored(last.checkpoint), await scored(checkpoints.at(-2)!)];
+    const [own, first] = [await scored(last.checkpoint), await scored(checkpoints[0]!)];
     t.diagnostic(
-      `median |Δ log p| under its own weights ${own.toExponential(1)}, under those before ${before.toExponential(1)}`,
+      `median |Δ log p| under its own weights ${own.toExponential(1)}, under the first ${first.toExponential(1)}`,
     );
-    assert.ok(own <= MEDIAN_MAX && before > 10 * MEDIAN_MAX, `own ${own}, before ${before}`);
+    assert.ok(own <= MEDIAN_MAX && first > 10 * MEDIAN_MAX, `own ${own}, first ${first}`);
   });
 }
 

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pythonOf } from '../clients/environments.ts';
 
@@ -9,6 +9,7 @@ export type StepMetrics = Readonly<Record<string, number>>;
 
 /**
  * Runs tinker-cookbook's recipe `math_rl` with additions, which needs no data set, until it ends.
+ * @param folder of its files; it is made
  * @param fields of the recipe's command line
  * @returns a line for each training step. Throws with the end of its output if it fails.
  */
@@ -16,6 +17,7 @@ export async function runRecipe(
   folder: string,
   fields: Readonly<Record<string, string | number>>,
 ): Promise<StepMetrics[]> {
+  mkdirSync(folder);
   const log = join(folder, 'recipe.log');
   const results = join(folder, 'recipe');
   const sink = openSync(log, 'w');

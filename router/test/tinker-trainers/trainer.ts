@@ -33,6 +33,8 @@ export interface Trainer {
   readonly checkpoints: string;
   /** What it was asked, in this order. */
   readonly steps: () => Step[];
+  /** The last lines that it wrote. */
+  readonly logTail: () => string;
 }
 
 /** A real Tinker server of SkyRL that trains on the CPU, as its user starts it. It ends with the test. */
@@ -47,7 +49,7 @@ export async function startTrainer(t: TestContext, name: TrainerName, model: str
   const environment = dirname(dirname(pythonOf(name)));
   const sink = openSync(log, 'w');
   const options = ['--base-model', model, '--checkpoints-base', checkpoints, '--database-url', `sqlite:///${database}`];
-  const lora = ['--backend', 'jax', '--backend-config', JSON.stringify({ max_lora_adapters: 2, max_lora_rank: 8 })];
+  const lora = ['--backend', 'jax', '--backend-config', JSON.stringify({ max_lora_adapters: 3, max_lora_rank: 8 })];
   const address = ['--host', '127.0.0.1', '--port', String(port)];
   const uv = join(environment, 'bin/uv');
   const child = spawn(uv, [...programs[name], ...options, ...lora, ...address], {
@@ -66,13 +68,12 @@ export async function startTrainer(t: TestContext, name: TrainerName, model: str
   closeSync(sink);
   endsWith(t, child);
   const url = `http://127.0.0.1:${port}`;
-  const tail = (): string => readFileSync(log, 'utf8').trimEnd().split('\n').slice(-15).join('\n');
+  const logTail = (): string => readFileSync(log, 'utf8').trimEnd().split('\n').slice(-15).join('\n');
   await until(`${name} serves ${url}`, READY_WITHIN_MS, async () => {
-    if (child.exitCode !== null) throw new Error(`${name} exited with ${child.exitCode}:\n${tail()}`);
+    if (child.exitCode !== null) throw new Error(`${name} exited with ${child.exitCode}:\n${logTail()}`);
     return (await fetch(`${url}/api/v1/healthz`).catch(() => null))?.ok === true;
   });
-  t.after(() => t.diagnostic(`the end of the trainer's log:\n${tail()}`));
-  return { url, checkpoints, steps: () => stepsIn(database) };
+  return { url, checkpoints, steps: () => stepsIn(database), logTail };
 }
 
 function endsWith(t: TestContext, child: ChildProcess): void {
