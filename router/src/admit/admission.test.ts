@@ -16,6 +16,7 @@ const unlimited: AdmissionOptions = {
   rateBurst: 0,
   queueSize: 100,
   queueTimeoutMs: 60_000,
+  objectives: new Map(),
 };
 const guardAt = (share: () => number): HeapGuard => new HeapGuard(() => ({ usedBytes: share(), limitBytes: 1 }));
 const calm = guardAt(() => 0);

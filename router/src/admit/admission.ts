@@ -7,6 +7,7 @@ import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import { FairQueue, type Ticket } from './fair-queue.ts';
 import type { HeapGuard } from './heap-guard.ts';
+import { type Objectives, objectivesOf, priorityOf } from './objectives.ts';
 import { Pace, RateLimit, boundedSecs } from './rates.ts';
 
 export interface AdmissionOptions {
@@ -19,6 +20,7 @@ export interface AdmissionOptions {
   readonly rateBurst: number;
   readonly queueSize: number;
   readonly queueTimeoutMs: number;
+  readonly objectives: Objectives;
 }
 
 export const admissionOptions = (config: Config): AdmissionOptions => ({
@@ -28,6 +30,7 @@ export const admissionOptions = (config: Config): AdmissionOptions => ({
   rateBurst: config.rateLimitBurst,
   queueSize: config.queueSize,
   queueTimeoutMs: config.queueTimeoutSecs * 1000,
+  objectives: objectivesOf(config.objectives),
 });
 
 /**
@@ -73,7 +76,7 @@ export class Admission {
   readonly waiting: Record<WaitReason, number> = { concurrency: 0, rate: 0 };
   /** Requests that were queued since the start, by limit. */
   readonly queued: Record<WaitReason, number> = { concurrency: 0, rate: 0 };
-  readonly shed = { queue_full: 0, queue_timeout: 0, heap: 0 };
+  readonly shed = { queue_full: 0, queue_timeout: 0, objective: 0, heap: 0 };
   readonly #options: AdmissionOptions;
   readonly #fleet: Fleet;
   readonly #parts: AdmissionParts;
@@ -123,7 +126,11 @@ export class Admission {
       goOn(x, null);
     } else if (this.#fleet.eligible.length === 0) goOn(x, this.#parts.noAvailableWorkers());
     else if (this.#queue.size >= this.#options.queueSize) goOn(x, this.#full());
-    else this.#wait(x, goOn);
+    else {
+      const priority = priorityOf(x.head, this.#options.objectives);
+      if (priority < 0) goOn(x, this.#notQueued());
+      else this.#wait(x, goOn, priority);
+    }
   }
 
   /** The request has ended, admitted or not. */
@@ -157,7 +164,7 @@ export class Admission {
     return this.#inside - strandedInFlight < workerMaxInflight * eligible.length;
   }
 
-  #wait(x: Exchange, goOn: GoOn): void {
+  #wait(x: Exchange, goOn: GoOn, priority: number): void {
     const reason: WaitReason = this.#hasPlace() ? 'rate' : 'concurrency';
     const expire = (): void => {
       this.#leaveQueue(waiter);
@@ -166,7 +173,7 @@ export class Admission {
     const { queueTimeoutMs: limitMs } = this.#options;
     const timer = setTimeout(expire, limitMs);
     const waiter: Waiter = { x, goOn, reason, sinceMs: performance.now(), timer, ticket: null };
-    waiter.ticket = this.#queue.enter(waiter, pluginsKey(x) ?? this.#parts.keyOf(x.head));
+    waiter.ticket = this.#queue.enter(waiter, pluginsKey(x) ?? this.#parts.keyOf(x.head), priority);
     this.waiting[reason]++;
     this.queued[reason]++;
     x.waiting = { phase: 'queued', reason, sinceMs: waiter.sinceMs, limitMs };
@@ -247,13 +254,22 @@ export class Admission {
 
   #full(): RouterError {
     this.shed.queue_full++;
-    const { queueSize, ratePerSec } = this.#options;
+    const { queueSize } = this.#options;
+    return this.#tooMany(queueSize > 0 ? ` and ${this.#queue.size} are queued (--queue-size)` : '');
+  }
+
+  #notQueued(): RouterError {
+    this.shed.objective++;
+    return this.#tooMany(', and requests of this objective are not queued (negative priority in --objectives)');
+  }
+
+  #tooMany(more: string): RouterError {
+    const { ratePerSec } = this.#options;
     const what = this.#hasPlace()
       ? `The limit of ${ratePerSec} requests per second is exceeded (--rate-limit-tokens-per-second)`
       : `${this.#inside} requests are in flight (--max-concurrent-requests, --worker-max-inflight)`;
-    const waiting = queueSize > 0 ? ` and ${this.#queue.size} are queued (--queue-size)` : '';
     const retryAfterSecs = this.#retryAfterSecs();
-    return new RouterError('too_many_requests', `${what}${waiting}. Retry later.`, { retryAfterSecs });
+    return new RouterError('too_many_requests', `${what}${more}. Retry later.`, { retryAfterSecs });
   }
 
   #tooLate(): RouterError {

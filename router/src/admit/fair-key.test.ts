@@ -14,6 +14,11 @@ test('the tenant, else the session, else the line of all without a key', () => {
   assert.equal(keyOf('x-request-id: r'), '', 'one of each request would make everybody the first of a line');
 });
 
+test('a fairness id of the Gateway API Inference Extension goes before all others', () => {
+  assert.equal(keyOf('x-gateway-inference-fairness-id: f', 'x-tenant-id: t'), 'fairness:f');
+  assert.equal(keyOf('x-llm-d-inference-fairness-id: f', 'x-session-id: s'), 'fairness:f');
+});
+
 test('a tenant and a session of one name wait in two lines; a long key is kept short', () => {
   assert.notEqual(keyOf('x-user-id: a'), keyOf('x-session-id: a'));
   assert.ok(keyOf(`x-user-id: ${'a'.repeat(5_000)}`).length < 100);

@@ -37,6 +37,18 @@ test('a key that comes back has its turn after all others', () => {
   assert.deepEqual(drained(queue), ['b1', 'c1', 'a2']);
 });
 
+test('a higher priority goes first, and within a priority keys take turns', () => {
+  const queue = new FairQueue<string>();
+  const tickets = ['a1', 'a2', 'b1'].map((item) => queue.enter(item, item[0]!, -5));
+  for (const item of ['c1', 'c2', 'd1']) queue.enter(item, item[0]!, 10);
+  queue.enter('e1', 'e');
+  assert.ok(queue.leave(tickets[1]!));
+  assert.equal(queue.next(), 'c1');
+  queue.enter('f1', 'f', 99);
+  assert.deepEqual(drained(queue), ['f1', 'd1', 'c2', 'e1', 'a1', 'b1']);
+  assert.equal(queue.size, 0);
+});
+
 type Step = { enter: string } | { leave: number } | 'next';
 const steps = fc.array(
   fc.oneof(

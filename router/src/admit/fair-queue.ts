@@ -2,11 +2,19 @@ import type { RequestHead } from '../wire/request-head.ts';
 import { type KeyPlace, headerKeyText } from '../classify/routing-keys.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
 
-/** The queued requests of one key, in order of arrival. */
+/** The queued requests of one key and priority, in order of arrival. */
 interface Line<T> {
   readonly key: string;
+  readonly band: Band<T>;
   readonly waiting: LinkedList<Ticket<T>>;
   turn: ListNode<Line<T>> | null;
+}
+
+/** The lines of one priority. */
+interface Band<T> {
+  readonly priority: number;
+  readonly lines: Map<string, Line<T>>;
+  readonly turns: LinkedList<Line<T>>;
 }
 
 export interface Ticket<T> {
@@ -18,19 +26,20 @@ export interface Ticket<T> {
 
 /**
  * A queue in which keys take turns, regardless of how many requests wait for each; within a key in order of arrival. A new key takes its
- * turn after all others. Every operation is O(1).
+ * turn after all others. A higher priority goes first, before all keys of lower ones. Every operation is O(number of priorities).
  */
 export class FairQueue<T> {
   size = 0;
-  readonly #lines = new Map<string, Line<T>>();
-  readonly #turns = new LinkedList<Line<T>>();
+  /** Not empty each, the highest priority first. */
+  readonly #bands: Band<T>[] = [];
 
-  enter(item: T, key: string): Ticket<T> {
-    let line = this.#lines.get(key);
+  enter(item: T, key: string, priority = 0): Ticket<T> {
+    const band = this.#bandOf(priority);
+    let line = band.lines.get(key);
     if (line === undefined) {
-      line = { key, waiting: new LinkedList<Ticket<T>>(), turn: null };
-      line.turn = this.#turns.push(line);
-      this.#lines.set(key, line);
+      line = { key, band, waiting: new LinkedList<Ticket<T>>(), turn: null };
+      line.turn = band.turns.push(line);
+      band.lines.set(key, line);
     }
     const ticket: Ticket<T> = { item, line, link: null };
     ticket.link = line.waiting.push(ticket);
@@ -40,14 +49,15 @@ export class FairQueue<T> {
 
   /** @returns null: the queue is empty */
   next(): T | null {
-    const turn = this.#turns.first;
-    if (turn === null) return null;
+    const band = this.#bands[0];
+    if (band === undefined) return null;
+    const turn = band.turns.first!;
     const line = turn.value;
     const ticket = line.waiting.first!.value;
     this.leave(ticket);
     if (line.waiting.first !== null) {
-      this.#turns.remove(turn);
-      line.turn = this.#turns.push(line);
+      band.turns.remove(turn);
+      line.turn = band.turns.push(line);
     }
     return ticket.item;
   }
@@ -59,21 +69,38 @@ export class FairQueue<T> {
     ticket.link = null;
     line.waiting.remove(link);
     this.size--;
+    const { band } = line;
     if (line.waiting.first === null) {
-      this.#turns.remove(line.turn!);
-      this.#lines.delete(line.key);
+      band.turns.remove(line.turn!);
+      band.lines.delete(line.key);
     }
+    if (band.lines.size === 0) this.#bands.splice(this.#bands.indexOf(band), 1);
     return true;
+  }
+
+  #bandOf(priority: number): Band<T> {
+    const at = this.#bands.findIndex((band) => band.priority <= priority);
+    const found = at < 0 ? undefined : this.#bands[at];
+    if (found?.priority === priority) return found;
+    const band: Band<T> = { priority, lines: new Map(), turns: new LinkedList() };
+    this.#bands.splice(at < 0 ? this.#bands.length : at, 0, band);
+    return band;
   }
 }
 
+/** Of the Gateway API Inference Extension; the second name is that of llm-d's picker since 2026. */
+const FAIRNESS_ID = ['x-gateway-inference-fairness-id', 'x-llm-d-inference-fairness-id'] as const;
+
 /**
- * The key of a request in the queue: its tenant's, else its session's, else ''. Only headers are read, because the body may not have
- * arrived.
+ * The key of a request in the queue: its fairness id, else its tenant's, else its session's, else ''. Only headers are read, because the
+ * body may not have arrived.
  */
 export function fairKeys(places: readonly KeyPlace[]): (head: RequestHead) => string {
   const inHeaders = places.filter((place) => place.in === 'header');
-  const inOrder = ['tenant', 'session'].flatMap((kind) => inHeaders.filter((place) => place.kind === kind));
+  const inOrder = [
+    ...FAIRNESS_ID.map((name) => ({ kind: 'fairness', name })),
+    ...['tenant', 'session'].flatMap((kind) => inHeaders.filter((place) => place.kind === kind)),
+  ];
   return (head) => {
     for (const { kind, name } of inOrder) {
       const value = head.get(name);

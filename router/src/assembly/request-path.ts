@@ -14,6 +14,7 @@ import { healthFeedback } from '../observe/health-feedback.ts';
 import { controlLog, requestLogOptions, requestLogs } from '../observe/request-logs.ts';
 import { Plugins } from '../phases/chain.ts';
 import { knownEndpointOf } from '../picker/endpoints.ts';
+import { modelRewrite, rewrittenModel } from '../picker/model-rewrite.ts';
 import type { PickerParts } from '../picker/picked-request.ts';
 import { Pipeline } from '../pipeline.ts';
 import { stageOptions } from '../stages.ts';
@@ -48,6 +49,7 @@ export function makeRequestPath(parts: Own) {
   // A request is continued as the other plugins made it.
   const plugins = new Plugins([
     ...loaded.plugins,
+    ...(config.pickerPort === undefined ? [] : [modelRewrite(bodyThread)]),
     ...parts.fireworks,
     parts.responses,
     ...(swaps === null ? [] : [swaps.cacheNamespace]),
@@ -113,13 +115,12 @@ export function makeRequestPath(parts: Own) {
         .filter((each) => each !== worker && !each.isInSwap)
         .toSorted((a, b) => fleet.load(a) - fleet.load(b)),
     workerAt: (endpoint) => fleet.workers.find((worker) => knownEndpointOf(worker) === endpoint) ?? null,
-    bodyMissed: () => {
+    bodyMissed: (head) => {
       const how = 'set request_body_mode of its ext_proc filter to FULL_DUPLEX_STREAMED or BUFFERED';
-      if (swaps !== null)
-        return new RouterError(
-          'internal_error',
-          `The gateway sends no request bodies, and weight swaps change them: ${how}.`,
-        );
+      const isRewritten = rewrittenModel(head) !== '';
+      const what = swaps !== null ? 'weight swaps change' : isRewritten ? 'x-gateway-model-name-rewrite changes' : null;
+      if (what !== null)
+        return new RouterError('internal_error', `The gateway sends no request bodies, and ${what} them: ${how}.`);
       if (!wasMissed && (table.needs === 'prompt' || table.needs === 'ids'))
         log.warn(
           { policy: config.policy },
@@ -128,7 +129,14 @@ export function makeRequestPath(parts: Own) {
       wasMissed = true;
       return null;
     },
-    served: chooser.servedBy.bind(chooser),
+    wantsUsage: () => {
+      const { pickerUsage } = live.current;
+      return pickerUsage === 'auto' ? table.learnsFromAnswers : pickerUsage === 'on';
+    },
+    served: (x, worker, placed) => {
+      chooser.servedBy(x, worker);
+      health.suspect(placed);
+    },
   };
   return { ...parts, pipeline, logs, entry, picker };
 }

@@ -66,6 +66,7 @@ export function withFaultBoundary(
     name,
     policy: {
       needs: policy.needs,
+      ...(policy.learnsFromAnswers === true && { learnsFromAnswers: true as const }),
       choose(x, workers) {
         try {
           const choice = policy.choose(x, workers);

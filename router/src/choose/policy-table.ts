@@ -17,6 +17,8 @@ export class PolicyTable {
   needs: Needs = 'nothing';
   /** Whether the model of a request decides which policy chooses. */
   needsModel = false;
+  /** A policy goes by the token counts of earlier responses. */
+  learnsFromAnswers = false;
   #usual: NamedPolicy;
   readonly #byModel = new Map<string, NamedPolicy>();
 
@@ -109,7 +111,9 @@ export class PolicyTable {
   #settle(): void {
     this.needsModel = this.#byModel.size > 0;
     this.needs = 'nothing';
+    this.learnsFromAnswers = false;
     for (const [, { policy }] of this.entries()) {
+      this.learnsFromAnswers ||= policy.learnsFromAnswers === true;
       if (strength[policy.needs] > strength[this.needs]) this.needs = policy.needs;
     }
   }

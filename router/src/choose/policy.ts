@@ -37,6 +37,8 @@ export interface MoveWhy {
  */
 export interface Policy<X extends PlacedRequest = PlacedRequest> extends Placer<X> {
   readonly needs: Needs;
+  /** It goes by the token counts of earlier responses. */
+  readonly learnsFromAnswers?: true;
   /** Called when the head was read and named a session. True: the policy can choose without the body. */
   knowsSession?(x: X): boolean;
   /** @param workers eligible and untried, at least one, in the order of the fleet */

@@ -1,5 +1,5 @@
 import { Command, CommanderError, Option } from 'commander';
-import { ConfigError } from '../config/load.ts';
+import { ConfigError, type Values } from '../config/load.ts';
 import { checkedEngines, version } from '../config/version.ts';
 import { addAliasVerbs, inFull } from './alias.ts';
 import type { BenchFlags } from './bench.ts';
@@ -10,7 +10,7 @@ import { addOptions } from './add-options.ts';
 import type { ExplainFlags } from './explain.ts';
 import type { ExportFlags } from './export.ts';
 import { parent } from './parent.ts';
-import { type PickerFlags, addPickerFlags, pickerFlags } from './picker-flags.ts';
+import { type PickerFlags, addPickerFlags, pickerDefaults, pickerFlags } from './picker-flags.ts';
 import type { ReplayFlags } from './replay.ts';
 import { type RunFlags, addRunFlags, runRouter } from './run-router.ts';
 import type { SimFlags } from './sim.ts';
@@ -33,7 +33,8 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 
 const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
 
-const read = ({ config, ...flags }: Record<string, unknown>) => configured(flags, config as string | undefined);
+const read = ({ config, ...flags }: Record<string, unknown>, defaults?: Values) =>
+  configured(flags, config as string | undefined, defaults);
 
 const program = new Command('turnout');
 program
@@ -44,7 +45,7 @@ program
   .exitOverride();
 
 const serve = program.command('serve', { isDefault: true }).description('Run the router (the default command).');
-addRunFlags(addOptions(serve)).action((flags: RunFlags) => runRouter(flags, read));
+addRunFlags(addOptions(serve)).action((flags: RunFlags) => runRouter(flags, (given) => read(given)));
 
 const picker = program
   .command('picker')
@@ -52,7 +53,7 @@ const picker = program
     'Run the router as endpoint picker of a gateway: it says where requests go, and the gateway moves the bytes.',
   );
 addRunFlags(addOptions(addPickerFlags(picker))).action((flags: RunFlags & PickerFlags) =>
-  runRouter(pickerFlags(flags), read),
+  runRouter(pickerFlags(flags), (given) => read(given, pickerDefaults)),
 );
 
 addOptions(

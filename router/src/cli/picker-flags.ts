@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { Values } from '../config/load.ts';
 import type { RunFlags } from './run-router.ts';
 
 /** Flags of the reference picker (gateway-api-inference-extension, `lwepp`), with its defaults. */
@@ -7,43 +8,50 @@ export interface PickerFlags {
   readonly grpcHealthPort?: number;
   readonly metricsPort?: number;
   readonly secureServing?: boolean;
+  readonly healthChecking?: boolean;
 }
 
 function portOf(text: string): number {
   const port = Number(text);
-  if (Number.isInteger(port) && port >= 0 && port <= 65_535) return port;
-  throw new InvalidArgumentError('Give a port, 0 to 65535.');
+  if (!/^\d{1,5}$/.test(text) || port > 65_535) throw new InvalidArgumentError('Give a port.');
+  return port;
 }
 
 function yesOrNo(text: string): boolean {
-  if (text === 'true' || text === 'false') return text === 'true';
-  throw new InvalidArgumentError('Give true or false.');
+  if (text !== 'true' && text !== 'false') throw new InvalidArgumentError('Give true or false.');
+  return text === 'true';
 }
 
 export function addPickerFlags(command: Command): Command {
   const flags = [
-    new Option('--grpc-port <port>', 'Port of the picker, as --picker-port (default: 9002).').argParser(portOf),
+    new Option('--grpc-port <port>', 'As --picker-port (default: 9002).').argParser(portOf),
     new Option('--grpc-health-port <port>', 'As --picker-health-port (default: 9003).').argParser(portOf),
     new Option('--metrics-port <port>', 'As --prometheus-port (default: 9090).').argParser(portOf),
     new Option('--secure-serving <true|false>', 'false: as --picker-tls off (default: true).').argParser(yesOrNo),
+    new Option('--health-checking [true|false]', 'As --picker-health-checking.').preset('true').argParser(yesOrNo),
   ];
   for (const flag of flags) command.addOption(flag.helpGroup('Endpoint picker:'));
   return command;
 }
 
-/** The same as options of the router. */
+/** Of `turnout picker`, where it differs from `turnout serve`. */
+export const pickerDefaults: Values = { pickerPort: 9_002, pickerHealthPort: 9_003, prometheusPort: 9_090 };
+
+/** The flags as those of `turnout serve`. An option of the router that is given too takes precedence. */
 export function pickerFlags({
   grpcPort,
   grpcHealthPort,
   metricsPort,
   secureServing,
+  healthChecking,
   ...flags
 }: RunFlags & PickerFlags): RunFlags {
-  const given = {
-    pickerPort: grpcPort ?? 9_002,
-    pickerHealthPort: grpcHealthPort ?? 9_003,
-    prometheusPort: metricsPort ?? 9_090,
-    pickerTls: secureServing === false ? 'off' : 'on',
+  return {
+    ...(grpcPort === undefined ? {} : { pickerPort: grpcPort }),
+    ...(grpcHealthPort === undefined ? {} : { pickerHealthPort: grpcHealthPort }),
+    ...(metricsPort === undefined ? {} : { prometheusPort: metricsPort }),
+    ...(secureServing === undefined ? {} : { pickerTls: secureServing ? 'on' : 'off' }),
+    ...(healthChecking === undefined ? {} : { pickerHealthChecking: healthChecking }),
+    ...flags,
   };
-  return { ...given, ...flags };
 }

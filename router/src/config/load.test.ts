@@ -59,6 +59,7 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   broadcastPaths: ['/mine, /rl/*', ['/mine', '/rl/*']],
   singleWorkerPaths: ['/flush_cache', ['/flush_cache']],
   adminPort: ['30001', 30_001],
+  objectives: ['chat=10, batch=-1', ['chat=10', 'batch=-1']],
   pickerPort: ['9002', 9_002],
   selector: ['app=vllm example.com/tier=gpu', ['app=vllm', 'example.com/tier=gpu']],
   prefillSelector: ['app=p', ['app=p']],

@@ -1,6 +1,6 @@
 import { type BodyFacts, type BodyQuestion, BodyScan } from '../classify/body-scan.ts';
 import { readPreviousResponse } from '../classify/previous-response.ts';
-import { withNamespace, withRank } from '../engines/dialects/request-fields.ts';
+import { withModel, withNamespace, withRank } from '../engines/dialects/request-fields.ts';
 import { type ErrorCode, RouterError } from '../kit/errors.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
@@ -24,6 +24,7 @@ export const bodyCalls = {
   previousResponse: readPreviousResponse,
   withRank,
   withNamespace,
+  withModel,
   isForOne,
 
   bootstrap(path: string, body: Buffer, server: BootstrapServer): Refusal | PairBody {
@@ -68,5 +69,6 @@ export const startBodyThread = (): BodyThread =>
       previousResponse: LARGE_SCAN_BYTES,
       withRank: LARGE_SCAN_BYTES,
       withNamespace: LARGE_SCAN_BYTES,
+      withModel: LARGE_SCAN_BYTES,
     },
   });

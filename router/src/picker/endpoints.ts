@@ -41,9 +41,16 @@ export const destinationMetadata = (endpoint: string): Struct => ({
 const metadata = ({ metadataContext }: ProcessingRequest, namespace: string, name: string): Value | undefined =>
   metadataContext?.filterMetadata[namespace]?.fields[name];
 
-/** The endpoint that has served the request; null: the gateway does not say it. */
-export const servedEndpoint = (message: ProcessingRequest): string | null =>
-  metadata(message, 'envoy.lb', SERVED)?.stringValue ?? null;
+/** The endpoint that has served the request, by metadata or by Envoy's attribute `upstream.address`; null: the gateway does not say it. */
+export function servedEndpoint(message: ProcessingRequest): string | null {
+  const inMetadata = metadata(message, 'envoy.lb', SERVED)?.stringValue;
+  if (inMetadata !== undefined) return inMetadata;
+  for (const { fields } of Object.values(message.attributes ?? {})) {
+    const address = fields['upstream.address']?.stringValue;
+    if (address !== undefined) return address;
+  }
+  return null;
+}
 
 /** The endpoints among which one may be picked, `ip:port` or `ip` for all its ports; null: all. */
 export function subsetOf(message: ProcessingRequest): readonly string[] | null {

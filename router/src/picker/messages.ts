@@ -24,6 +24,8 @@ message TrailersResponse { HeaderMutation header_mutation = 1; }
 message HttpStatus { int32 code = 1; }
 message ImmediateResponse { HttpStatus status = 1; HeaderMutation headers = 2; bytes body = 3; string details = 5; }
 message Metadata { map<string, google.protobuf.Struct> filter_metadata = 1; }
+message ProcessingMode { int32 request_header_mode = 1; int32 response_header_mode = 2; int32 request_body_mode = 3; int32 response_body_mode = 4;
+  int32 request_trailer_mode = 5; int32 response_trailer_mode = 6; }
 message ProtocolConfiguration { int32 request_body_mode = 1; int32 response_body_mode = 2; }
 message ProcessingRequest {
   oneof request {
@@ -31,6 +33,7 @@ message ProcessingRequest {
     HttpTrailers request_trailers = 6; HttpTrailers response_trailers = 7;
   }
   Metadata metadata_context = 8;
+  map<string, google.protobuf.Struct> attributes = 9;
   ProtocolConfiguration protocol_config = 11;
 }
 message ProcessingResponse {
@@ -39,6 +42,7 @@ message ProcessingResponse {
     TrailersResponse request_trailers = 5; TrailersResponse response_trailers = 6; ImmediateResponse immediate_response = 7;
   }
   google.protobuf.Struct dynamic_metadata = 8;
+  ProcessingMode mode_override = 9;
 }
 service ExternalProcessor { rpc Process(stream ProcessingRequest) returns (stream ProcessingResponse); }
 `;
@@ -110,6 +114,8 @@ export interface ProcessingRequest {
   readonly responseBody?: HttpBody;
   readonly responseTrailers?: object;
   readonly metadataContext?: { readonly filterMetadata: Readonly<Record<string, Struct>> };
+  /** By the filter that adds them: those that `response_attributes` of the ext_proc filter names. */
+  readonly attributes?: Readonly<Record<string, Struct>>;
   /** With the first message. */
   readonly protocolConfig?: { readonly requestBodyMode?: number; readonly responseBodyMode?: number };
 }
@@ -138,7 +144,33 @@ export interface ProcessingResponse {
     readonly body: Uint8Array;
   };
   readonly dynamicMetadata?: Struct;
+  /** With the answer to `requestHeaders`. Gateways without `allow_mode_override` ignore it. */
+  readonly modeOverride?: ProcessingMode;
 }
+
+interface ProcessingMode {
+  readonly requestHeaderMode: number;
+  readonly responseHeaderMode: number;
+  readonly requestBodyMode: number;
+  readonly responseBodyMode: number;
+  readonly requestTrailerMode: number;
+  readonly responseTrailerMode: number;
+}
+
+/** Of the modes of headers and trailers. */
+const [SEND, SKIP] = [1, 2];
+
+/** The same mode, with other response bodies. */
+export const withResponseBodies = (requestBodyMode: number, responseBodyMode: number): ProcessingMode => ({
+  requestHeaderMode: SEND,
+  responseHeaderMode: SEND,
+  requestBodyMode,
+  responseBodyMode,
+  // Envoy demands them with this mode, and only with it.
+  requestTrailerMode: requestBodyMode === BODY_MODE.fullDuplex ? SEND : SKIP,
+  // Else the end of a response with trailers is not seen.
+  responseTrailerMode: SEND,
+});
 
 const OVERWRITE_OR_ADD = 2;
 

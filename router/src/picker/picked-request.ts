@@ -9,7 +9,7 @@ import { RouterError } from '../kit/errors.ts';
 import type { Pipeline } from '../pipeline.ts';
 import { BufferSink } from '../wire/buffer-sink.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
-import { RequestHead } from '../wire/request-head.ts';
+import type { RequestHead } from '../wire/request-head.ts';
 import { ownStreamHead } from '../wire/response-head.ts';
 import { CLIENT_LEFT, COMPLETE, type ResultListener, refusalError } from '../wire/result.ts';
 import {
@@ -21,6 +21,7 @@ import {
   servedEndpoint,
   subsetOf,
 } from './endpoints.ts';
+import { headOf } from './gateway-head.ts';
 import {
   BODY_MODE,
   type CommonResponse,
@@ -30,6 +31,7 @@ import {
   type ProcessingResponse,
   headerText,
   settingHeaders,
+  withResponseBodies,
 } from './messages.ts';
 
 export interface PickerParts {
@@ -42,9 +44,11 @@ export interface PickerParts {
   /** The worker at an endpoint. */
   readonly workerAt: (endpoint: string) => Worker | null;
   /** A request has a body that the gateway does not send before the choice. @returns why that cannot be; null: it can */
-  readonly bodyMissed: () => RouterError | null;
-  /** Another worker than the placed one has served the request. */
-  readonly served: (x: Exchange, worker: Worker) => void;
+  readonly bodyMissed: (head: RequestHead) => RouterError | null;
+  /** Whether the usage in responses to generations is wanted. */
+  readonly wantsUsage: () => boolean;
+  /** Another worker than the placed one has served the request: the gateway could not use the placed one. */
+  readonly served: (x: Exchange, worker: Worker, placed: Worker) => void;
 }
 
 /** A part of a changed body: Envoy refuses messages of more than 4 MB, and streamed parts above its buffer limit. */
@@ -56,8 +60,7 @@ const PART_BYTES = 60_000;
  */
 export class PickedRequest implements Carrier {
   readonly #parts: PickerParts;
-  readonly #write: (message: ProcessingResponse) => void;
-  readonly #end: () => void;
+  readonly #stream: GatewayStream;
   readonly #sink = new BufferSink({ onChange: () => this.#respondItself() });
   readonly #body = new RequestBody(new RetryBudget(Infinity), () => {});
   #requestMode: number = BODY_MODE.none;
@@ -73,16 +76,18 @@ export class PickedRequest implements Carrier {
   #leading: Leading | null = null;
   #listener: ResultListener<Leading> | null = null;
   #hasResponse = false;
+  /** A part of the response's body came. */
+  #hasBody = false;
+  /** Other response bodies were asked for: the gateway may have ignored that. */
+  #hasOverridden = false;
   #isStream = false;
   #isOver = false;
   /** Set while the endpoints are limited. */
   #subset: readonly string[] | null = null;
 
-  /** @param end ends the stream after what was written */
-  constructor(parts: PickerParts, write: (message: ProcessingResponse) => void, end: () => void) {
+  constructor(parts: PickerParts, stream: GatewayStream) {
     this.#parts = parts;
-    this.#write = write;
-    this.#end = end;
+    this.#stream = stream;
   }
 
   take(message: ProcessingRequest): void {
@@ -91,27 +96,37 @@ export class PickedRequest implements Carrier {
     else if (requestBody !== undefined) this.#bodyCame(requestBody);
     else if (message.requestTrailers !== undefined) {
       this.#finishBody();
-      this.#write({ requestTrailers: {} });
+      this.#stream.write({ requestTrailers: {} });
     } else if (responseHeaders !== undefined) this.#responseBegan(responseHeaders, message);
     else if (responseBody !== undefined) this.#responseCame(responseBody);
     else if (message.responseTrailers !== undefined) {
-      this.#write({ responseTrailers: {} });
+      this.#stream.write({ responseTrailers: {} });
       this.#complete();
     }
   }
 
   /** The gateway has ended the stream: the response is complete, as far as it says, or its client has left. */
   left(): void {
-    const sawAll = this.#hasResponse && this.#responseMode === BODY_MODE.none;
+    const sendsNone = !this.#hasBody && (this.#responseMode === BODY_MODE.none || this.#hasOverridden);
+    const sawAll = this.#hasResponse && sendsNone;
     if (sawAll) this.#complete();
     else if (this.#x !== null && this.#x.outcome === null) this.#x.ended(this, CLIENT_LEFT);
     this.#isOver = true;
   }
 
+  /** The picker closes: the gateway goes on alone with a request that has its engine, and the gateway's failure mode decides about others. */
+  release(): void {
+    if (this.#isDecided) this.#stream.end();
+    else this.#stream.fail(CLOSING);
+    this.left();
+  }
+
   #begin({ headers, endOfStream = false }: HttpHeaders, message: ProcessingRequest): void {
     if (this.#x !== null) return;
-    this.#requestMode = message.protocolConfig?.requestBodyMode ?? BODY_MODE.none;
-    this.#responseMode = message.protocolConfig?.responseBodyMode ?? BODY_MODE.none;
+    // Gateways that do not say it send bodies as the endpoint picker protocol has them.
+    const { protocolConfig: modes = null } = message;
+    this.#requestMode = modes === null ? BODY_MODE.fullDuplex : (modes.requestBodyMode ?? BODY_MODE.none);
+    this.#responseMode = modes === null ? BODY_MODE.fullDuplex : (modes.responseBodyMode ?? BODY_MODE.none);
     this.#subset = subsetOf(message);
     this.#pending = 'requestHeaders';
     const all = (headers?.headers ?? []).map((each) => [each.key.toLowerCase(), headerText(each)] as const);
@@ -122,7 +137,7 @@ export class PickedRequest implements Carrier {
     if (isControl) return sendError(this.#sink, notHere(path), errorFormatOf(path));
     // With the other modes the headers go on before the body is here: it cannot decide anything.
     const getsBody = this.#requestMode >= BODY_MODE.buffered;
-    const problem = endOfStream || getsBody ? null : this.#parts.bodyMissed();
+    const problem = endOfStream || getsBody ? null : this.#parts.bodyMissed(head);
     if (problem !== null) return sendError(this.#sink, problem, errorFormatOf(path));
     if (endOfStream || !getsBody) this.#body.finish();
     this.#x = this.#parts.pipeline.dispatch(head, this.#body, this.#sink, (x) => {
@@ -137,9 +152,9 @@ export class PickedRequest implements Carrier {
   #bodyCame({ body = Buffer.alloc(0), endOfStream = false }: HttpBody): void {
     const mode = this.#requestMode;
     const x = this.#x;
-    if (mode < BODY_MODE.buffered) return this.#write({ requestBody: { response: {} } });
+    if (mode < BODY_MODE.buffered) return this.#stream.write({ requestBody: { response: {} } });
     if (mode === BODY_MODE.fullDuplex) this.#giveBack({ body, endOfStream });
-    else if (this.#isDecided) return this.#write({ requestBody: { response: {} } });
+    else if (this.#isDecided) return this.#stream.write({ requestBody: { response: {} } });
     else {
       this.#pending = 'requestBody';
       if (this.#decision !== null) return this.#decide(this.#decision);
@@ -159,7 +174,7 @@ export class PickedRequest implements Carrier {
   /** A part of the body goes to the engine, once it is known which one that is. */
   #giveBack(part: HttpBody): void {
     if (this.#parked !== null) this.#parked.push(part);
-    else this.#write({ requestBody: { response: { bodyMutation: { streamedResponse: part } } } });
+    else this.#stream.write({ requestBody: { response: { bodyMutation: { streamedResponse: part } } } });
   }
 
   attempt(x: Exchange, [leg]: readonly Leg[], listener: ResultListener<Leading>): Started {
@@ -202,6 +217,8 @@ export class PickedRequest implements Carrier {
     const headers: [string, string][] = [[DESTINATION, endpoint]];
     if (authorization !== '') headers.push(['authorization', authorization]);
     const isWhole = changed !== null && this.#pending === 'requestBody';
+    // Envoy refuses a body of another length than the header says.
+    if (isWhole) headers.push(['content-length', String(changed.length)]);
     this.#answer(
       {
         headerMutation: settingHeaders(headers),
@@ -230,10 +247,23 @@ export class PickedRequest implements Carrier {
   #answer(response: CommonResponse, endpoint = ''): void {
     const pending = this.#pending!;
     this.#pending = null;
-    this.#write({
+    const wanted = pending === 'requestHeaders' ? this.#wantedBodies() : null;
+    this.#hasOverridden ||= wanted !== null;
+    this.#stream.write({
       [pending]: { response },
       ...(endpoint === '' ? {} : { dynamicMetadata: destinationMetadata(endpoint) }),
+      ...(wanted === null ? {} : { modeOverride: withResponseBodies(this.#requestMode, wanted) }),
     });
+  }
+
+  /** The mode of response bodies that suits this request; null: the gateway has it already, or cannot change it (full duplex). */
+  #wantedBodies(): number | null {
+    const { none, streamed, fullDuplex } = BODY_MODE;
+    // Envoy ignores the whole override if either body is sent in this mode.
+    if (this.#responseMode === fullDuplex || this.#requestMode === fullDuplex) return null;
+    const isWanted = this.#x!.isGeneration && this.#parts.wantsUsage();
+    if (isWanted === (this.#responseMode !== none)) return null;
+    return isWanted ? streamed : none;
   }
 
   /** The router responds in the engine's place: with an error, or with what it knows itself. */
@@ -242,19 +272,20 @@ export class PickedRequest implements Carrier {
     if (state !== 'complete' || response === null || this.#isDecided || this.#isOver) return;
     this.#isDecided = true;
     this.#isOver = true;
+    if (this.#x?.error?.code === 'shutting_down') return this.#stream.fail(CLOSING);
     const headers = response.pairs().filter(([name]) => name.toLowerCase() !== 'content-length');
-    this.#write({
+    this.#stream.write({
       immediateResponse: {
         status: { code: response.status },
         headers: settingHeaders(headers),
         body: Buffer.concat(this.#sink.take()),
       },
     });
-    this.#end();
+    this.#stream.end();
   }
 
   #responseBegan({ headers, endOfStream = false }: HttpHeaders, message: ProcessingRequest): void {
-    this.#write({ responseHeaders: { response: {} } });
+    this.#stream.write({ responseHeaders: { response: {} } });
     const leading = this.#leading;
     if (leading === null || this.#hasResponse || leading.x.outcome !== null) return;
     this.#hasResponse = true;
@@ -262,7 +293,7 @@ export class PickedRequest implements Carrier {
     const at = servedEndpoint(message);
     const served = at === null ? null : this.#parts.workerAt(at);
     if (served !== null && served !== leading.worker) {
-      this.#parts.served(x, served);
+      this.#parts.served(x, served, leading.worker);
       this.#leading = { x, worker: served };
     }
     const values = new Map(headers?.headers.map((each) => [each.key.toLowerCase(), headerText(each)]));
@@ -277,9 +308,10 @@ export class PickedRequest implements Carrier {
 
   #responseCame({ body = Buffer.alloc(0), endOfStream = false }: HttpBody): void {
     const isDuplex = this.#responseMode === BODY_MODE.fullDuplex;
-    this.#write({
+    this.#stream.write({
       responseBody: { response: isDuplex ? { bodyMutation: { streamedResponse: { body, endOfStream } } } : {} },
     });
+    this.#hasBody = true;
     const x = this.#leading?.x;
     if (x === undefined || x.outcome !== null) return;
     x.answerBytes += body.length;
@@ -294,6 +326,17 @@ export class PickedRequest implements Carrier {
     this.#isOver = true;
     this.#listener!.ended(this.#leading!, COMPLETE);
   }
+}
+
+const CLOSING = 'The endpoint picker is shutting down.';
+
+/** The stream of one request, as gRPC has it. */
+export interface GatewayStream {
+  write(message: ProcessingResponse): void;
+  /** Ends it after what was written: the gateway goes on without the picker. */
+  end(): void;
+  /** Breaks it: the failure mode of the gateway decides what becomes of the request. */
+  fail(details: string): void;
 }
 
 interface Decision {
@@ -313,20 +356,3 @@ const notHere = (path: string): RouterError =>
 
 const tooLarge = (maxBytes: number): RouterError =>
   new RouterError('payload_too_large', `The request body has more than ${maxBytes} bytes (--max-payload-size).`);
-
-/** Of HTTP/1.1, with the checks of a listener. */
-function headOf(headers: readonly (readonly [name: string, value: string])[], isEmpty: boolean): RequestHead {
-  const head = new RequestHead();
-  const pseudo = new Map(headers.filter(([name]) => name.startsWith(':')));
-  const line = `${pseudo.get(':method') ?? ''} ${pseudo.get(':path') ?? ''} HTTP/1.1\r\n`;
-  const fields = headers.filter(
-    ([name]) => !/^(:|host$|connection$|transfer-encoding$|te$|upgrade$|expect$)/.test(name),
-  );
-  const hasLength = fields.some(([name]) => name === 'content-length');
-  const framing = isEmpty || hasLength ? '' : 'transfer-encoding: chunked\r\n';
-  const lines = fields.map(([name, value]) => `${name}: ${value}\r\n`).join('');
-  const bytes = Buffer.from(`${line}host: ${pseudo.get(':authority') ?? ''}\r\n${lines}${framing}\r\n`, 'latin1');
-  if (head.read(bytes, 0, bytes.length) < 0)
-    head.refusal ??= { status: 400, message: 'The request has no valid head.' };
-  return head;
-}

@@ -1,16 +1,9 @@
-import {
-  Server,
-  ServerCredentials,
-  type ServerDuplexStream,
-  type ServerUnaryCall,
-  type ServerWritableStream,
-  type ServiceDefinition,
-  type sendUnaryData,
-  status,
-} from '@grpc/grpc-js';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Server, ServerCredentials, type ServerDuplexStream, type ServiceDefinition, status } from '@grpc/grpc-js';
 import { serverCertificates } from '../config/certificates.ts';
 import type { Config } from '../config/options.ts';
 import type { Logger } from '../observe/log.ts';
+import { healthService } from './health.ts';
 import {
   EXTERNAL_PROCESSOR,
   HEALTH_SERVICE,
@@ -25,7 +18,7 @@ export interface Picker {
   /** `host:port` of the service, and of its health. */
   readonly address: string;
   readonly healthAddress: string;
-  close(): void;
+  close(): Promise<void>;
 }
 
 export interface PickerServerParts extends PickerParts {
@@ -38,14 +31,21 @@ export interface PickerServerParts extends PickerParts {
 export async function startPicker(parts: PickerServerParts): Promise<Picker> {
   const { config, log, isDraining } = parts;
   const definitions = services();
-  const picker = new Server({ 'grpc.max_concurrent_streams': 2 ** 31 - 1 });
+  const picker = new Server({
+    'grpc.max_concurrent_streams': 2 ** 31 - 1,
+    // A buffered body is one message: gRPC's own limit is 4 MB. A reload does not change it.
+    'grpc.max_receive_message_length': config.maxPayloadSize + MESSAGE_BYTES,
+  });
+  const active = new Set<PickedRequest>();
   picker.addService(definitions[EXTERNAL_PROCESSOR] as ServiceDefinition, {
     Process(stream: ServerDuplexStream<ProcessingRequest, ProcessingResponse>) {
-      const request = new PickedRequest(
-        parts,
-        (message) => stream.writable && stream.write(message),
-        () => stream.end(),
-      );
+      const request = new PickedRequest(parts, {
+        write: (message) => stream.writable && stream.write(message),
+        end: () => stream.end(),
+        fail: (details) => stream.emit('error', { code: status.UNAVAILABLE, details }),
+      });
+      active.add(request);
+      stream.on('close', () => active.delete(request));
       stream.on('data', (message: ProcessingRequest) => {
         try {
           request.take(message);
@@ -62,28 +62,18 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
       for (const event of ['cancelled', 'error']) stream.on(event, () => request.left());
     },
   });
+  const isServing = (): boolean => !isDraining();
   const health = new Server();
-  const known = new Set(['', 'liveness', 'readiness', EXTERNAL_PROCESSOR]);
-  const statusOf = (service: string): number => (service !== 'liveness' && isDraining() ? NOT_SERVING : SERVING);
-  health.addService(definitions[HEALTH_SERVICE] as ServiceDefinition, {
-    Check({ request: { service } }: ServerUnaryCall<Asked, Said>, answer: sendUnaryData<Said>) {
-      if (known.has(service)) answer(null, { status: statusOf(service) });
-      else answer({ code: status.NOT_FOUND, details: `There is no service ${service} here.` });
-    },
-    Watch(stream: ServerWritableStream<Asked, Said>) {
-      const { service } = stream.request;
-      let last = -1;
-      const tell = (): void => {
-        const now = known.has(service) ? statusOf(service) : SERVICE_UNKNOWN;
-        if (now !== last) stream.write({ status: (last = now) });
-      };
-      tell();
-      const timer = setInterval(tell, WATCH_MS);
-      stream.on('cancelled', () => clearInterval(timer));
-    },
-  });
+  const healthChecks = healthService(isServing);
+  for (const server of config.pickerHealthChecking ? [picker, health] : [health])
+    server.addService(definitions[HEALTH_SERVICE] as ServiceDefinition, healthChecks);
   const credentials = await credentialsOf(config);
-  const close = (): void => {
+  const close = async (): Promise<void> => {
+    for (const request of active) request.release();
+    await Promise.race([
+      new Promise((resolve) => picker.tryShutdown(resolve)),
+      delay(STREAM_END_MS, undefined, { ref: false }),
+    ]);
     picker.forceShutdown();
     health.forceShutdown();
   };
@@ -100,22 +90,15 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
     log.info({ tls: config.pickerTls, health: healthAddress }, `endpoint picker listening on ${address}`);
     return { address, healthAddress, close };
   } catch (error) {
-    close();
+    await close();
     throw error;
   }
 }
 
-/** Of `HealthCheckResponse`. */
-const [SERVING, NOT_SERVING, SERVICE_UNKNOWN] = [1, 2, 3];
-const WATCH_MS = 1_000;
-
-interface Asked {
-  readonly service: string;
-}
-
-interface Said {
-  readonly status: number;
-}
+/** How long streams that were ended may take to close. */
+const STREAM_END_MS = 1_000;
+/** Of a message, beside the body in it. */
+const MESSAGE_BYTES = 1_048_576;
 
 async function credentialsOf(config: Config): Promise<ServerCredentials> {
   if (config.pickerTls === 'off') return ServerCredentials.createInsecure();

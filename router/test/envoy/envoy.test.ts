@@ -1,105 +1,8 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
-import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
-import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
-import { binary, whyNotBuilt } from '../harness/built.ts';
-import { freePort } from '../harness/free-port.ts';
-import { type RouterOptions, startTestRouter } from '../harness/router.ts';
-import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { test } from 'node:test';
+import { metric } from '../admission/metric.ts';
 import { until } from '../harness/within.ts';
-
-const missing = await whyNotBuilt('envoy/install.sh', 'Envoy');
-if (missing !== false) throw new Error(missing);
-
-const config = readFileSync(join(import.meta.dirname, '../../../examples/envoy/envoy.yaml'), 'utf8');
-
-interface Modes {
-  readonly request: 'NONE' | 'BUFFERED' | 'FULL_DUPLEX_STREAMED';
-  readonly response: 'NONE' | 'STREAMED' | 'FULL_DUPLEX_STREAMED';
-  readonly tls?: boolean;
-}
-
-/** Three engines, a picker, and the Envoy of the example in front of them. */
-async function start(t: TestContext, { request, response, tls = true }: Modes, options: RouterOptions = {}) {
-  /** What each engine has done, as it says itself. */
-  const log: { readonly engine: number; readonly call: string }[] = [];
-  const engines: SimEngine[] = await Promise.all(
-    Array.from({ length: 3 }, (_, engine) => {
-      const onFinished = ({ requestId }: FinishedRecord): void =>
-        void log.push({ engine, call: /s\d+\.\d+/.exec(requestId)![0] });
-      return startSimEngine({ kind: 'sglang', timeScale: 0.01, onFinished });
-    }),
-  );
-  t.after(() => Promise.all(engines.map((engine) => engine.close())));
-  const pickerPort = await freePort();
-  const startPicker = () =>
-    startTestRouter(t, {
-      workerUrls: engines.map(({ url }) => url),
-      policy: 'rollout',
-      pickerPort,
-      pickerHealthPort: 0,
-      pickerTls: tls ? 'on' : 'off',
-      ...options,
-    });
-  const router = await startPicker();
-  const [port, adminPort] = [await freePort(), await freePort()];
-  const path = join(temporaryFolder(t), 'envoy.yaml');
-  const text = config
-    .replace('port_value: 10000', `port_value: ${port}`)
-    .replace('port_value: 9901', `port_value: ${adminPort}`)
-    .replace('port_value: 9002', `port_value: ${pickerPort}`)
-    .replace('request_body_mode: FULL_DUPLEX_STREAMED', `request_body_mode: ${request}`)
-    // Envoy wants trailers with full-duplex bodies only.
-    .replace('request_trailer_mode: SEND', `request_trailer_mode: ${request.startsWith('FULL') ? 'SEND' : 'SKIP'}`)
-    .replace('response_body_mode: NONE', `response_body_mode: ${response}`);
-  writeFileSync(path, tls ? text : text.replace(/ {6}transport_socket:\n.*\n.*\n.*\n/, ''));
-  const envoy = spawn(
-    binary('envoy', 'envoy'),
-    ['-c', path, '--concurrency', '1', '--log-level', 'error', '--use-dynamic-base-id'],
-    {
-      stdio: 'inherit',
-    },
-  );
-  t.after(async () => {
-    envoy.kill();
-    if (envoy.exitCode === null && envoy.signalCode === null) await once(envoy, 'exit');
-  });
-  await until('Envoy is ready', async () => {
-    const ready = await fetch(`http://127.0.0.1:${adminPort}/ready`).catch(() => null);
-    return ready?.status === 200;
-  });
-  const ask = async (session: string, body: object): Promise<{ status: number; text: string }> => {
-    // Where the gateway sends bodies, they name the session.
-    const [header, field] = request === 'NONE' ? [{ 'x-session-id': session }, {}] : [{}, { user: session }];
-    const response = await fetch(`http://127.0.0.1:${port}/v1/completions`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json', ...header },
-      body: JSON.stringify({ prompt: 'of '.repeat(500), max_tokens: 20, ignore_eos: true, ...field, ...body }),
-    });
-    return { status: response.status, text: await response.text() };
-  };
-  /** Sessions side by side, turn after turn, every second one as a stream. */
-  const run = async (sessions: number, turns: number): Promise<void> => {
-    const one = async (session: number): Promise<void> => {
-      for (let turn = 0; turn < turns; turn++) {
-        const stream = (session + turn) % 2 === 0;
-        const { status, text } = await ask(`s${session}`, { stream, rid: `s${session}.${turn}` });
-        assert.equal(status, 200, text);
-        assert.ok(
-          stream ? text.endsWith('data: [DONE]\n\n') : text.includes('"finish_reason":"length"'),
-          text.slice(-200),
-        );
-      }
-    };
-    await Promise.all(Array.from({ length: sessions }, (_, session) => one(session)));
-    await until('nothing is in flight', () => router.pipeline.inFlight.size === 0);
-  };
-  return { router, engines, log, ask, run, startPicker };
-}
+import { type Modes, startEnvoy } from './scene.ts';
 
 for (const modes of [
   { request: 'NONE', response: 'NONE' },
@@ -109,7 +12,7 @@ for (const modes of [
 ] as const satisfies readonly Modes[]) {
   test(`Envoy with request bodies ${modes.request}, response bodies ${modes.response}: nothing is lost or doubled, and sessions stay`, async (t) => {
     // `rollout` moves sessions where that is cheaper.
-    const { log, run } = await start(t, modes, { policy: 'consistent_hash' });
+    const { log, run } = await startEnvoy(t, modes, { policy: 'consistent_hash' });
     await run(60, 5);
     assert.equal(log.length, 300);
     assert.equal(new Set(log.map(({ call }) => call)).size, 300);
@@ -119,12 +22,12 @@ for (const modes of [
 }
 
 test('1,000 streams at once', async (t) => {
-  const { run } = await start(t, { request: 'NONE', response: 'NONE' }, { policy: 'least_inflight' });
+  const { run } = await startEnvoy(t, { request: 'NONE', response: 'NONE' }, { policy: 'least_inflight' });
   await run(1_000, 1);
 });
 
 test('a weight swap without a failed request', async (t) => {
-  const { router, engines, run } = await start(
+  const { router, engines, run } = await startEnvoy(
     t,
     { request: 'FULL_DUPLEX_STREAMED', response: 'NONE' },
     { swapSnapshots: '/snapshots/{identity}' },
@@ -143,7 +46,7 @@ test('a weight swap without a failed request', async (t) => {
 });
 
 test('while no picker runs the gateway refuses, and nothing reaches an engine; one that is started again is used', async (t) => {
-  const { router, log, ask, startPicker } = await start(t, { request: 'NONE', response: 'NONE' });
+  const { router, log, ask, startPicker } = await startEnvoy(t, { request: 'NONE', response: 'NONE' });
   const call = async (turn: number): Promise<number> => (await ask('s1', { rid: `s1.${turn}` })).status;
   assert.equal(await call(0), 200);
   await router.close();
@@ -153,3 +56,39 @@ test('while no picker runs the gateway refuses, and nothing reaches an engine; o
   await until('it is asked again', async () => (await call(2)) === 200);
   assert.equal(log.length, 2);
 });
+
+for (const [request, isHeeded] of [
+  ['NONE', true],
+  ['BUFFERED', true],
+  // Envoy 1.40 ignores an override where a body is sent in this mode.
+  ['FULL_DUPLEX_STREAMED', false],
+] as const) {
+  test(`with request bodies ${request} the picker ${isHeeded ? 'gets' : 'does not get'} the response bodies that it asks for`, async (t) => {
+    const { router, run } = await startEnvoy(t, { request, response: 'NONE' }, { pickerUsage: 'on' });
+    await run(6, 2);
+    const text = await (await fetch(router.metricsUrl)).text();
+    assert.equal(/^turnout_output_tokens_total\S* [1-9]/m.test(text), isHeeded);
+    assert.equal(await metric(router, 'turnout_requests_total{outcome="complete"}'), 12);
+  });
+}
+
+test('response bodies that are configured but not wanted are not sent', async (t) => {
+  const { router, run } = await startEnvoy(t, { request: 'NONE', response: 'STREAMED' }, { pickerUsage: 'off' });
+  await run(6, 2);
+  assert.doesNotMatch(await (await fetch(router.metricsUrl)).text(), /^turnout_output_tokens_total\S* [1-9]/m);
+  assert.equal(await metric(router, 'turnout_requests_total{outcome="complete"}'), 12);
+});
+
+for (const request of ['BUFFERED', 'FULL_DUPLEX_STREAMED'] as const) {
+  test(`the model that the gateway names reaches the engine, with request bodies ${request}`, async (t) => {
+    const { port } = await startEnvoy(t, { request, response: 'NONE' });
+    for (const model of ['x', 'a-much-longer-name-than-the-one-in-the-body']) {
+      const response = await fetch(`http://127.0.0.1:${port}/v1/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'x-gateway-model-name-rewrite': model },
+        body: JSON.stringify({ model: 'base', prompt: 'of', max_tokens: 2, rid: 's0.0' }),
+      });
+      assert.equal(((await response.json()) as { model: string }).model, model);
+    }
+  });
+}

@@ -1,6 +1,6 @@
 import type { TestContext } from 'node:test';
 import { type ClientDuplexStream, credentials, loadPackageDefinition } from '@grpc/grpc-js';
-import type { ProcessingRequest, ProcessingResponse } from '../../src/picker/messages.ts';
+import type { HeaderValue, ProcessingRequest, ProcessingResponse, Value } from '../../src/picker/messages.ts';
 import { services } from '../../src/picker/messages.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
 
@@ -13,9 +13,14 @@ export interface Asked {
   readonly headers?: Readonly<Record<string, string>>;
   /** Left out: the headers end the request. */
   readonly body?: readonly string[];
-  /** `ProtocolConfiguration`. */
-  readonly mode?: number;
+  /** `ProtocolConfiguration`; 'not sent': as gateways do that do not send it. */
+  readonly mode?: number | 'not sent';
+  readonly responseMode?: number;
   readonly subset?: string | readonly string[];
+  /** Fields of `envoy.lb.subset_hint`. */
+  readonly hints?: Readonly<Record<string, Value>>;
+  /** Header lines beside `headers`. */
+  readonly lines?: readonly HeaderValue[];
 }
 
 /** One request: a stream of messages, each of which is answered. */
@@ -46,12 +51,13 @@ export class Processed {
     return this.#got.shift()!;
   }
 
-  /** The engine's response, as far as the picker sees it. */
-  async respond(status = 200, served?: string): Promise<void> {
+  /** The engine's response, as far as the picker sees it. `address`: the attribute `upstream.address` of Envoy. */
+  async respond(status = 200, served?: string, address?: string): Promise<void> {
     const lb = { fields: { 'x-gateway-destination-endpoint-served': { stringValue: served ?? '' } } };
     this.stream.write({
       responseHeaders: { headers: { headers: [header(':status', String(status))] } },
       ...(served === undefined ? {} : { metadataContext: { filterMetadata: { 'envoy.lb': lb } } }),
+      ...(address === undefined ? {} : { attributes: { 'envoy.filters.http.ext_proc': attributes(address) } }),
     });
     await this.next();
   }
@@ -61,6 +67,8 @@ export class Processed {
     while (!this.isOver) await new Promise<void>((resolve) => (this.#wake = resolve));
   }
 }
+
+const attributes = (address: string) => ({ fields: { 'upstream.address': { stringValue: address } } });
 
 const header = (key: string, value: string) => ({ key, rawValue: Buffer.from(value) });
 
@@ -84,7 +92,10 @@ export async function startGateway(t: TestContext, options: RouterOptions = {}) 
     headers = {},
     body,
     mode = 0,
+    responseMode = 0,
     subset,
+    hints,
+    lines = [],
   }: Asked): Processed => {
     const processed = new Processed(client.Process!() as Stream);
     const all = { ':method': method, ':path': path, ':authority': 'gateway', ':scheme': 'http', ...headers };
@@ -92,18 +103,29 @@ export async function startGateway(t: TestContext, options: RouterOptions = {}) 
       typeof subset === 'string'
         ? { stringValue: subset }
         : { listValue: { values: (subset ?? []).map((stringValue) => ({ stringValue })) } };
-    const limits = { fields: { 'x-gateway-destination-endpoint-subset': hint } };
+    const limits = { fields: hints ?? { 'x-gateway-destination-endpoint-subset': hint } };
     processed.stream.write({
       requestHeaders: {
-        headers: { headers: Object.entries(all).map(([key, value]) => header(key, value)) },
+        headers: { headers: [...Object.entries(all).map(([key, value]) => header(key, value)), ...lines] },
         endOfStream: body === undefined,
       },
-      protocolConfig: { requestBodyMode: mode, responseBodyMode: 0 },
-      ...(subset === undefined ? {} : { metadataContext: { filterMetadata: { 'envoy.lb.subset_hint': limits } } }),
+      ...(mode === 'not sent' ? {} : { protocolConfig: { requestBodyMode: mode, responseBodyMode: responseMode } }),
+      ...(subset === undefined && hints === undefined
+        ? {}
+        : { metadataContext: { filterMetadata: { 'envoy.lb.subset_hint': limits } } }),
     });
     return processed;
   };
-  const sendBody = ({ stream }: Processed, parts: readonly string[]): void => {
+  /** The body that goes to the engine. */
+  const bodyBack = async (processed: Processed): Promise<Buffer> => {
+    const back: Buffer[] = [];
+    for (;;) {
+      const { body, endOfStream } = (await processed.next()).requestBody!.response.bodyMutation!.streamedResponse!;
+      back.push(body!);
+      if (endOfStream === true) return Buffer.concat(back);
+    }
+  };
+  const sendBody = ({ stream }: Processed, parts: readonly (string | Buffer)[]): void => {
     for (const [i, part] of parts.entries())
       stream.write({ requestBody: { body: Buffer.from(part), endOfStream: i === parts.length - 1 } });
   };
@@ -113,7 +135,7 @@ export async function startGateway(t: TestContext, options: RouterOptions = {}) 
         resolve(error?.code ?? said.status),
       );
     });
-  return { router, ask, sendBody, healthOf };
+  return { router, ask, sendBody, bodyBack, healthOf };
 }
 
 type Client = new (

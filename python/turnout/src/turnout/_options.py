@@ -284,6 +284,9 @@ class RouterOptions(TypedDict, total=False):
     queue_timeout_secs: float
     """Maximum wait in the queue; then the request gets 503. Default: 60."""
 
+    objectives: Sequence[str]
+    """Priorities of the objectives that requests name in the header x-gateway-inference-objective. Queued requests of a higher priority go first, and requests of a priority below 0 get 429 where others are queued. Other requests have priority 0."""
+
     rate_limit_tokens_per_second: float
     """Requests admitted per second; further ones wait. 0: no limit. Default: 0."""
 
@@ -454,6 +457,12 @@ class RouterOptions(TypedDict, total=False):
 
     picker_fallbacks: int
     """How many other engines the gateway is told, in the order in which it may try them where it retries. Needs a gateway that reads lists: Envoy's ORIGINAL_DST takes one address. Default: 0."""
+
+    picker_health_checking: bool
+    """Serve the gRPC health on --picker-port too."""
+
+    picker_usage: Literal["auto", "on", "off"]
+    """Whether the gateway is asked to send the bodies of responses to generations, which have token counts: auto (if the policy uses the counts, as rollout does), on or off. Needs allow_mode_override in the ext_proc filter; without it the processing mode of the filter decides. Default: auto."""
 
     picker_tls: Literal["on", "off"]
     """TLS of --picker-port: on (with --tls-cert-path, else with a self-signed certificate, as gateways expect) or off. Default: on."""

@@ -70,6 +70,7 @@ export function rollout(context: PolicyContext): Policy {
 
   return {
     needs: 'prompt',
+    learnsFromAnswers: true,
     knowsSession: (x) => tracker.knows(x.session),
     choose(x, workers): Placement | Hold {
       tracker.expire();

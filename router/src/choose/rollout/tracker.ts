@@ -26,9 +26,10 @@ const NO_PROMPT: FirstPrompt = { tokens: 1, blocks: NO_BLOCKS, tokensPerByte: 0 
 /** Work of fewer tokens says nothing about speed. */
 const MIN_TOKENS_TIMED = 64;
 
-/** The tokens of a response by the engine's own count; else one per read, which is about right; else from its bytes. */
-function answerTokensOf({ usage, answerReads, answerBytes }: PlacedRequest): number {
+/** The tokens of a response by the engine's own count; else one per read, which is about right; else from its bytes. null: not known. */
+function answerTokensOf({ usage, answerReads, answerBytes }: PlacedRequest): number | null {
   if (usage !== null) return usage.outputTokens;
+  if (answerBytes === 0) return null; // A gateway moved them.
   return answerReads > 1 ? answerReads : Math.round(answerBytes * TOKENS_PER_BYTE);
 }
 
@@ -342,7 +343,8 @@ export class RolloutTracker {
     const { session, group, prompt, field } = request;
     // In a pair, the decode engine sends the response and its counts.
     const isAnswerer = x.answeredBy === null || x.answeredBy === state.worker;
-    const answerTokens = isAnswerer ? answerTokensOf(x) : 0;
+    const seenTokens = isAnswerer ? answerTokensOf(x) : 0;
+    const answerTokens = seenTokens ?? request.answerTokens;
     const counted = isAnswerer ? (x.usage?.promptTokens ?? 0) : 0;
     const promptTokens = counted > 0 ? counted : request.promptTokens;
     if (counted > 0 && field !== '') {
@@ -350,10 +352,12 @@ export class RolloutTracker {
       const known = this.#tokensPerByte.get(field) ?? seen;
       this.#tokensPerByte.set(field, known + (seen - known) / 16);
     }
-    this.workload.sawAnswer(answerTokens);
-    group.answers++;
-    group.answerTokens += answerTokens;
-    this.#learnSpeed(x, request, state, answerTokens);
+    if (seenTokens !== null) {
+      this.workload.sawAnswer(seenTokens);
+      group.answers++;
+      group.answerTokens += seenTokens;
+      this.#learnSpeed(x, request, state, seenTokens);
+    }
     const contextTokens = promptTokens + answerTokens;
     const entry = session?.entry ?? hash32(`answer ${this.#answers++}`);
     this.#remember(state, request, entry, contextTokens - prompt.tokens);

@@ -22,6 +22,11 @@ export const limitsOptions = {
     'Requests that may wait when a limit is reached; further ones get 429. The queue is fair between API keys or clients.',
   ),
   queueTimeoutSecs: option('<secs>', secs.default(60), 'Maximum wait in the queue; then the request gets 503.'),
+  objectives: option(
+    '<name=priority...>',
+    z.array(z.string().regex(/^.+=-?\d{1,9}$/, 'expected name=priority, for example batch=-1')).default([]),
+    'Priorities of the objectives that requests name in the header x-gateway-inference-objective. Queued requests of a higher priority go first, and requests of a priority below 0 get 429 where others are queued. Other requests have priority 0.',
+  ),
   rateLimitTokensPerSecond: option(
     '<count>',
     z.number().min(0).default(0),

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { count, inGroup, port } from './option.ts';
+import { count, flag, inGroup, port } from './option.ts';
 
 const option = inGroup('Endpoint picker');
 
@@ -25,6 +25,12 @@ export const pickerOptions = {
     '<count>',
     count.max(16).default(0),
     "How many other engines the gateway is told, in the order in which it may try them where it retries. Needs a gateway that reads lists: Envoy's ORIGINAL_DST takes one address.",
+  ),
+  pickerHealthChecking: option('', flag, 'Serve the gRPC health on --picker-port too.', { needsRestart: true }),
+  pickerUsage: option(
+    '<mode>',
+    z.enum(['auto', 'on', 'off']).default('auto'),
+    'Whether the gateway is asked to send the bodies of responses to generations, which have token counts: auto (if the policy uses the counts, as rollout does), on or off. Needs allow_mode_override in the ext_proc filter; without it the processing mode of the filter decides.',
   ),
   pickerTls: option(
     '<mode>',

@@ -21,6 +21,13 @@ export function withRank(body: Buffer, rank: number): Buffer {
 }
 
 /**
+ * The body with another model. All other bytes stay.
+ * @returns the same buffer if the body is not a JSON object
+ */
+export const withModel = (body: Buffer, model: string): Buffer =>
+  withMembers(body, { model: JSON.stringify(model) }) ?? body;
+
+/**
  * A request's body with its prompt-cache namespace for this kind of engine. The client's own field and its `prompt_cache_isolation_key` are
  * parts of it: requests share a cache only if all three are equal.
  * @param namespace '' adds nothing of the router's own

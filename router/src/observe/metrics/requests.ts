@@ -104,7 +104,7 @@ export const requestMetrics: readonly MetricSpec[] = [
   ),
   counter(
     'turnout_shed_total',
-    'Requests refused because of load, by reason: queue_full, queue_timeout, workers_full, heap (short of memory).',
+    'Requests refused because of load, by reason: queue_full, queue_timeout, objective (negative priority in --objectives), workers_full, heap (short of memory).',
     ({ admission, full }) => each('reason', Object.entries({ ...admission.shed, workers_full: full.shed })),
     ['reason'],
   ),

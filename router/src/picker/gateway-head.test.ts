@@ -1,0 +1,20 @@
+import { deepEqual, equal } from 'node:assert/strict';
+import { test } from 'node:test';
+import { headOf } from './gateway-head.ts';
+
+const pseudo = [
+  [':method', 'POST'],
+  [':path', '/v1/completions?a=b'],
+  [':authority', 'host'],
+] as const;
+
+test('the head of HTTP/2 becomes one of HTTP/1.1, without the fields of a connection', () => {
+  const head = headOf([...pseudo, ['te', 'trailers'], ['x-a', '1'], ['x-a', '2']], false);
+  equal(head.refusal, null);
+  deepEqual([head.method, head.target, head.get('host')], ['POST', '/v1/completions?a=b', 'host']);
+  deepEqual([head.get('te'), head.get('x-a')], [undefined, '1']);
+});
+
+test('a head without a target is refused', () => {
+  equal(headOf([[':method', 'GET']], true).refusal?.status, 400);
+});
