@@ -100,7 +100,15 @@ async function assemble(
     const picker =
       config.pickerPort === undefined
         ? null
-        : await (await import('./picker/server.ts')).startPicker({ ...path.picker, config, log, isDraining });
+        : await (
+            await import('./picker/server.ts')
+          ).startPicker({
+            ...path.picker,
+            config,
+            log,
+            isDraining,
+            discovery,
+          });
     closers.add(() => picker?.close());
     const { url, adminUrl, metricsUrl } = await ports.open(path.entry, path.metricsText);
     // Once the ports are known to be free, and before the event loop accepts a connection on the data port.
@@ -122,9 +130,10 @@ async function assemble(
     log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);
     if (path.access.warning !== null) log.warn(path.access.warning);
     await path.tinker?.resume();
-    if (fleet.workers.length === 0 && !config.serviceDiscovery)
+    if (fleet.workers.length === 0 && discovery === null)
       log.info('no workers yet: give --worker-urls, or POST /add_worker');
     const reload = prepareReloads(path);
+    const close = closingOf(log, pipeline, ports.listeners, closers);
     return {
       url,
       metricsUrl,
@@ -137,7 +146,10 @@ async function assemble(
       pipeline,
       dispatch: path.dispatcher.dispatch,
       reload: (read = () => live.current) => reload(read),
-      close: closingOf(log, pipeline, ports.listeners, closers),
+      close(graceMs) {
+        picker?.drain();
+        return close(graceMs);
+      },
     };
   };
   return { open };

@@ -1,4 +1,4 @@
-import { deepEqual, match } from 'node:assert/strict';
+import { deepEqual, equal, match } from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -26,6 +26,22 @@ test('flags of the reference picker', () => {
   deepEqual([config.pickerTls, config.pickerHealthChecking], ['off', true]);
 });
 
+test('pods by a pool, or by a selector and several ports; the election of a leader', () => {
+  const pool = configOf('--pool-name=engines', '--pool-namespace=rl', '--pool-group=inference.networking.k8s.io');
+  deepEqual([pool.poolName, pool.poolNamespace, pool.serviceDiscovery], ['engines', 'rl', false]);
+  const config = configOf(
+    '--endpoint-selector',
+    'app=vllm,tier in (a,b)',
+    '--endpoint-target-ports=3000,3001',
+    '--ha-enable-leader-election',
+  );
+  equal(config.serviceDiscovery, true);
+  deepEqual(config.selector, ['app=vllm', 'tier in (a,b)']);
+  deepEqual(config.endpointTargetPorts, [3000, 3001]);
+  equal(config.leaderElection, 'auto');
+  equal(configOf('--ha-enable-leader-election=false').leaderElection, undefined);
+});
+
 test('the defaults are those of the reference picker', () => {
   const { pickerPort, pickerHealthPort, prometheusPort, pickerTls, pickerHealthChecking } = configOf();
   deepEqual([pickerPort, pickerHealthPort, prometheusPort], [9002, 9003, 9090]);
@@ -43,6 +59,7 @@ test('a wrong value is refused', () => {
   for (const [args, why] of [
     [['--secure-serving', 'maybe'], /Give true or false/],
     [['--grpc-port', '70000'], /Give a port/],
+    [['--pool-group', 'other'], /pool-group/],
   ] as const) {
     let message = '';
     try {

@@ -1,14 +1,19 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { Values } from '../config/load.ts';
+import { type Values, fromText } from '../config/load.ts';
 import type { RunFlags } from './run-router.ts';
 
-/** Flags of the reference picker (gateway-api-inference-extension, `lwepp`), with its defaults. */
+/**
+ * Flags of the reference pickers (gateway-api-inference-extension, `lwepp`; llm-d-router, `epp`). Others of theirs are options of the router:
+ * `--pool-name`, `--pool-namespace`, `--pool-group`, `--endpoint-target-ports`.
+ */
 export interface PickerFlags {
   readonly grpcPort?: number;
   readonly grpcHealthPort?: number;
   readonly metricsPort?: number;
   readonly secureServing?: boolean;
   readonly healthChecking?: boolean;
+  readonly endpointSelector?: string;
+  readonly haEnableLeaderElection?: boolean;
 }
 
 function portOf(text: string): number {
@@ -29,6 +34,13 @@ export function addPickerFlags(command: Command): Command {
     new Option('--metrics-port <port>', 'As --prometheus-port (default: 9090).').argParser(portOf),
     new Option('--secure-serving <true|false>', 'false: as --picker-tls off (default: true).').argParser(yesOrNo),
     new Option('--health-checking [true|false]', 'As --picker-health-checking.').preset('true').argParser(yesOrNo),
+    new Option(
+      '--endpoint-selector <selector>',
+      'As --service-discovery --selector: a label selector, for example "app=vllm,tier in (gpu,large)".',
+    ),
+    new Option('--ha-enable-leader-election [true|false]', 'As --leader-election auto.')
+      .preset('true')
+      .argParser(yesOrNo),
   ];
   for (const flag of flags) command.addOption(flag.helpGroup('Endpoint picker:'));
   return command;
@@ -44,6 +56,8 @@ export function pickerFlags({
   metricsPort,
   secureServing,
   healthChecking,
+  endpointSelector,
+  haEnableLeaderElection,
   ...flags
 }: RunFlags & PickerFlags): RunFlags {
   return {
@@ -52,6 +66,10 @@ export function pickerFlags({
     ...(metricsPort === undefined ? {} : { prometheusPort: metricsPort }),
     ...(secureServing === undefined ? {} : { pickerTls: secureServing ? 'on' : 'off' }),
     ...(healthChecking === undefined ? {} : { pickerHealthChecking: healthChecking }),
+    ...(endpointSelector === undefined
+      ? {}
+      : { serviceDiscovery: true, selector: fromText('selector', endpointSelector) }),
+    ...(haEnableLeaderElection === true ? { leaderElection: 'auto' } : {}),
     ...flags,
   };
 }

@@ -59,6 +59,11 @@ const samples: Partial<Record<OptionName, readonly [text: string, value?: unknow
   broadcastPaths: ['/mine, /rl/*', ['/mine', '/rl/*']],
   singleWorkerPaths: ['/flush_cache', ['/flush_cache']],
   adminPort: ['30001', 30_001],
+  endpointTargetPorts: ['8000,8001', [8000, 8001]],
+  poolGroup: ['inference.networking.k8s.io'],
+  leaderElection: ['turnout'],
+  poolName: ['pool'],
+  poolNamespace: ['rl'],
   objectives: ['chat=10, batch=-1', ['chat=10', 'batch=-1']],
   pickerPort: ['9002', 9_002],
   selector: ['app=vllm example.com/tier=gpu', ['app=vllm', 'example.com/tier=gpu']],
@@ -106,6 +111,9 @@ const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
   clientCertPath: ['clientKeyPath'],
   clientKeyPath: ['clientCertPath'],
   serviceDiscovery: ['selector'],
+  endpointTargetPorts: ['serviceDiscovery', 'selector'],
+  poolNamespace: ['poolName'],
+  leaderElection: ['pickerPort'],
   selector: ['serviceDiscovery'],
   prefillSelector: ['serviceDiscovery', 'pdDisaggregation'],
   decodeSelector: ['serviceDiscovery', 'pdDisaggregation'],
@@ -125,6 +133,22 @@ test('every option can be set by flag, by variable and in the file', () => {
       assert.deepEqual(loadConfig({}, {}, file)[name], value, keyOf(name));
     }
   }
+});
+
+test('a label selector is split at its commas, not within its sets', () => {
+  const split = (text: string): unknown => fromText('selector', text);
+  assert.deepEqual(split('app=vllm,env in (prod, staging),tier!=small'), [
+    'app=vllm',
+    'env in (prod, staging)',
+    'tier!=small',
+  ]);
+  assert.deepEqual(split('env notin(a,b) app=vllm'), ['env notin (a,b)', 'app=vllm']);
+  const config = loadConfig(
+    { serviceDiscovery: true, selector: split('env in (prod, staging),app=vllm') },
+    {},
+    undefined,
+  );
+  assert.deepEqual(config.selector, ['env in (prod, staging)', 'app=vllm']);
 });
 
 test('deployments are given in the file, with their defaults, and are checked', () => {

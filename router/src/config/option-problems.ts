@@ -55,6 +55,9 @@ export function deploymentsProblem({
 type Discovery = Pick<
   Config,
   | 'serviceDiscovery'
+  | 'poolName'
+  | 'poolNamespace'
+  | 'endpointTargetPorts'
   | 'selector'
   | 'prefillSelector'
   | 'decodeSelector'
@@ -72,7 +75,24 @@ export function discoveryProblem(config: Discovery): string {
     '--decode-selector': decodeSelector,
   };
   const given = Object.entries(selectors).flatMap(([flag, labels]) => (labels.length > 0 ? [flag] : []));
-  if (!serviceDiscovery) return given.length === 0 ? '' : `${given[0]} has no effect without --service-discovery`;
+  const { poolName, poolNamespace, endpointTargetPorts } = config;
+  if (poolName !== undefined) {
+    const other = [
+      ...(serviceDiscovery ? ['--service-discovery'] : []),
+      ...given,
+      ...(endpointTargetPorts.length > 0 ? ['--endpoint-target-ports'] : []),
+    ];
+    if (other.length > 0)
+      return `give either --pool-name, whose InferencePool has the selector and the ports, or ${other[0]}`;
+    return pairKind(config) === null
+      ? ''
+      : '--pool-name names engines that serve whole requests: for pairs give --service-discovery with --prefill-selector and --decode-selector';
+  }
+  if (poolNamespace !== undefined) return '--pool-namespace has no effect without --pool-name';
+  if (!serviceDiscovery) {
+    const alone = [...given, ...(endpointTargetPorts.length > 0 ? ['--endpoint-target-ports'] : [])];
+    return alone.length === 0 ? '' : `${alone[0]} has no effect without --service-discovery`;
+  }
   if (pairKind(config) === null) {
     const ofRole = given.find((flag) => flag !== '--selector');
     if (ofRole !== undefined)
@@ -91,7 +111,8 @@ export function discoveryProblem(config: Discovery): string {
 
 /** @returns what an endpoint picker cannot do, because the bytes do not pass through it; '' for nothing */
 export function pickerProblem(config: Config): string {
-  if (config.pickerPort === undefined) return '';
+  if (config.pickerPort === undefined)
+    return config.leaderElection === undefined ? '' : '--leader-election has no effect without --picker-port';
   const needsBytes = Object.entries({
     'prefill/decode pairs': pairKind(config) !== null,
     '--dp-aware': config.dpAware,

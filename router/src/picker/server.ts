@@ -1,9 +1,14 @@
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Server, ServerCredentials, type ServerDuplexStream, type ServiceDefinition, status } from '@grpc/grpc-js';
 import { serverCertificates } from '../config/certificates.ts';
 import type { Config } from '../config/options.ts';
+import { findAccess } from '../fleet/discover/kube-access.ts';
+import type { Discovery } from '../fleet/discover/kubernetes.ts';
 import type { Logger } from '../observe/log.ts';
 import { healthService } from './health.ts';
+import { Leader } from './leader.ts';
 import {
   EXTERNAL_PROCESSOR,
   HEALTH_SERVICE,
@@ -18,6 +23,10 @@ export interface Picker {
   /** `host:port` of the service, and of its health. */
   readonly address: string;
   readonly healthAddress: string;
+  /** null: no leader is elected. */
+  readonly leader: Pick<Leader, 'isLeading'> | null;
+  /** Before the process ends: another replica leads from now on. */
+  drain(): void;
   close(): Promise<void>;
 }
 
@@ -25,11 +34,13 @@ export interface PickerServerParts extends PickerParts {
   readonly config: Config;
   readonly log: Logger;
   readonly isDraining: () => boolean;
+  /** null: workers are not discovered. */
+  readonly discovery: Pick<Discovery, 'isSynced'> | null;
 }
 
 /** Serves `ext_proc` streams of gateways. Rejects with the option if a port cannot be listened on. */
 export async function startPicker(parts: PickerServerParts): Promise<Picker> {
-  const { config, log, isDraining } = parts;
+  const { config, log, isDraining, discovery } = parts;
   const definitions = services();
   const picker = new Server({
     'grpc.max_concurrent_streams': 2 ** 31 - 1,
@@ -62,13 +73,15 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
       for (const event of ['cancelled', 'error']) stream.on(event, () => request.left());
     },
   });
-  const isServing = (): boolean => !isDraining();
+  const leader = await electionOf(config, log);
+  const isServing = (): boolean => !isDraining() && discovery?.isSynced !== false && leader?.isLeading !== false;
   const health = new Server();
   const healthChecks = healthService(isServing);
   for (const server of config.pickerHealthChecking ? [picker, health] : [health])
     server.addService(definitions[HEALTH_SERVICE] as ServiceDefinition, healthChecks);
   const credentials = await credentialsOf(config);
   const close = async (): Promise<void> => {
+    await leader?.close();
     for (const request of active) request.release();
     await Promise.race([
       new Promise((resolve) => picker.tryShutdown(resolve)),
@@ -88,7 +101,7 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
       '--picker-health-port',
     );
     log.info({ tls: config.pickerTls, health: healthAddress }, `endpoint picker listening on ${address}`);
-    return { address, healthAddress, close };
+    return { address, healthAddress, leader, drain: () => void leader?.close(), close };
   } catch (error) {
     await close();
     throw error;
@@ -99,6 +112,18 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
 const STREAM_END_MS = 1_000;
 /** Of a message, beside the body in it. */
 const MESSAGE_BYTES = 1_048_576;
+
+/** @returns null: no leader is elected. Rejects with the option if there are no credentials for the API server. */
+async function electionOf({ leaderElection, poolName = 'turnout' }: Config, log: Logger): Promise<Leader | null> {
+  if (leaderElection === undefined) return null;
+  const lease = leaderElection === 'auto' ? `${poolName}-picker` : leaderElection;
+  const access = await findAccess().catch((error: unknown) => {
+    throw new Error(`--leader-election: ${(error as Error).message}`, { cause: error });
+  });
+  // The name of a pod is its host name; the rest tells two processes of one pod apart.
+  const identity = `${hostname()}_${randomUUID()}`;
+  return new Leader({ access, find: findAccess, lease, identity, log });
+}
 
 async function credentialsOf(config: Config): Promise<ServerCredentials> {
   if (config.pickerTls === 'off') return ServerCredentials.createInsecure();

@@ -52,6 +52,15 @@ test('what is missing or not there yet is said before anything starts', async (t
   for (const serviceDiscoveryNamespace of ['A', 'a/b', '', '**', '-a']) {
     refused({ serviceDiscovery: true, selector, serviceDiscoveryNamespace }, /not the name of a namespace/);
   }
+  const poolName = 'pool';
+  refused({ poolName, serviceDiscovery: true, selector }, /^Error: give either --pool-name.* or --service-discovery/);
+  refused({ poolName, endpointTargetPorts: [1] }, /^Error: give either --pool-name.* or --endpoint-target-ports/);
+  refused({ poolName, pdDisaggregation: true, policy: 'round_robin' }, /^Error: --pool-name names engines that serve/);
+  refused({ poolName: 'A pool' }, /--pool-name: not a name of Kubernetes/);
+  refused({ poolName, poolGroup: 'inference.networking.x-k8s.io' }, /--pool-group/);
+  refused({ poolNamespace: 'rl' }, /^Error: --pool-namespace has no effect without --pool-name/);
+  refused({ endpointTargetPorts: [8000] }, /^Error: --endpoint-target-ports has no effect without --service-discovery/);
+  refused({ leaderElection: 'auto' }, /^Error: --leader-election has no effect without --picker-port/);
   const run = turnout(t, [...PORTS, ...FOUND], {
     KUBECONFIG: '',
     HOME: '/nowhere',

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { freePort } from './free-port.ts';
+import { FakeLeases } from './kube-leases.ts';
 
 export interface FakePod {
   readonly metadata: {
@@ -37,20 +38,33 @@ export interface PodWords {
   readonly namespace?: string;
 }
 
+/** An InferencePool (inference.networking.k8s.io/v1). */
+export interface FakePool {
+  readonly metadata: { readonly name: string; readonly namespace: string; readonly resourceVersion: string };
+  readonly spec: object;
+}
+
+type FakeObject = FakePod | FakePool;
+
 interface Happened {
   readonly version: number;
-  readonly before: FakePod | null;
-  readonly after: FakePod | null;
+  readonly before: FakeObject | null;
+  readonly after: FakeObject | null;
 }
 
 interface Watcher {
   readonly answer: ServerResponse;
-  readonly fits: (pod: FakePod | null) => boolean;
+  readonly fits: (object: FakeObject | null) => boolean;
 }
 
-/** The part of an API server that tells of pods: list in pages, watch from a version, 410, bookmarks. Everything else is the test's. */
+/**
+ * The part of an API server that tells of pods and InferencePools: list in pages, watch from a version, 410, bookmarks; and keeps Leases.
+ * Everything else is the test's.
+ */
 export class FakeKube {
   readonly pods = new Map<string, FakePod>();
+  readonly pools = new Map<string, FakePool>();
+  readonly leases = new FakeLeases();
   /** Paths that were asked for. */
   readonly asked: string[] = [];
   readonly tokens: (string | undefined)[] = [];
@@ -131,6 +145,16 @@ export class FakeKube {
     this.#happen({ version: this.#version, before, after });
   }
 
+  /** Creates or changes an InferencePool; `spec` null: deletes it. */
+  setPool(name: string, spec: object | null): void {
+    const before = this.pools.get(name) ?? null;
+    const metadata = { name, namespace: 'rl', resourceVersion: String(++this.#version) };
+    const after = spec === null ? null : { metadata, spec };
+    if (after === null) this.pools.delete(name);
+    else this.pools.set(name, after);
+    this.#happen({ version: this.#version, before, after });
+  }
+
   delete(name: string): void {
     const before = this.pods.get(name)!;
     this.pods.delete(name);
@@ -181,18 +205,22 @@ export class FakeKube {
       answer.writeHead(this.refusal.status, this.refusal.fields ?? {}).end(this.refusal.body);
       return;
     }
-    const namespace = /\/api\/v1\/namespaces\/([^/]+)\/pods$/.exec(url.pathname)?.[1];
+    if (this.leases.serve(url.pathname, request, answer)) return;
+    const [, namespace, kind = 'pods'] = /\/namespaces\/([^/]+)\/(pods|inferencepools)$/.exec(url.pathname) ?? [];
+    const name = /^metadata\.name=(.+)$/.exec(url.searchParams.get('fieldSelector') ?? '')?.[1];
     const isWanted = readSelector(url.searchParams.get('labelSelector') ?? '');
-    const fits = (pod: FakePod | null): boolean =>
-      pod !== null &&
-      (namespace === undefined || pod.metadata.namespace === namespace) &&
-      isWanted(pod.metadata.labels);
+    const fits = (object: FakeObject | null): boolean =>
+      object !== null &&
+      'status' in object === (kind === 'pods') &&
+      (namespace === undefined || object.metadata.namespace === namespace) &&
+      (name === undefined || object.metadata.name === name) &&
+      (!('status' in object) || isWanted(object.metadata.labels));
     if (url.searchParams.get('watch') === '1')
       this.#watch(answer, fits, Number(url.searchParams.get('resourceVersion')));
     else this.#list(answer, fits, url.searchParams);
   }
 
-  #list(answer: ServerResponse, fits: (pod: FakePod) => boolean, query: URLSearchParams): void {
+  #list(answer: ServerResponse, fits: (object: FakeObject) => boolean, query: URLSearchParams): void {
     const token = query.get('continue');
     if (token !== null && this.expiredPages > 0) {
       this.expiredPages--;
@@ -201,14 +229,14 @@ export class FakeKube {
         .end(JSON.stringify({ kind: 'Status', code: 410, message: 'The provided continue is too old' }));
       return;
     }
-    const all = [...this.pods.values()].filter(fits);
+    const all = [...this.pods.values(), ...this.pools.values()].filter(fits);
     const first = Number(token ?? 0);
     const end = first + Number(query.get('limit'));
     const metadata = { resourceVersion: String(this.#version), ...(end < all.length ? { continue: String(end) } : {}) };
-    answer.end(JSON.stringify({ kind: 'PodList', metadata, items: all.slice(first, end) }));
+    answer.end(JSON.stringify({ kind: 'List', metadata, items: all.slice(first, end) }));
   }
 
-  #watch(answer: ServerResponse, fits: (pod: FakePod | null) => boolean, from: number): void {
+  #watch(answer: ServerResponse, fits: (object: FakeObject | null) => boolean, from: number): void {
     answer.writeHead(200, { 'content-type': 'application/json' });
     answer.flushHeaders();
     if (from < this.#oldest) {

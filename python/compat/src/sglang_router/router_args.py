@@ -108,7 +108,7 @@ class RouterArgs(PeerArgs):
     )
     selector: Dict[str, str] = field(
         default_factory=dict,
-        metadata={"flag": "selector", "help": "Labels of the pods that are workers; a pod must have all of them."},
+        metadata={"flag": "selector", "help": "Labels of the pods that are workers; a pod must have all of them. Also key!=value, \"key in (a,b)\" and \"key notin (a,b)\"."},
     )
     service_discovery_port: int = field(
         default=80,

@@ -84,13 +84,25 @@ class RouterOptions(TypedDict, total=False):
     """Discover engines among Kubernetes pods that match --selector: pods join when they are ready and drain when they are deleted."""
 
     selector: Sequence[str]
-    """Labels of the pods that are workers; a pod must have all of them."""
+    """Labels of the pods that are workers; a pod must have all of them. Also key!=value, "key in (a,b)" and "key notin (a,b)"."""
 
     service_discovery_port: int
     """Port of the engines in these pods. Default: 80."""
 
     service_discovery_namespace: str
     """Namespace of these pods; * for all namespaces (needs a ClusterRole). Default: the namespace of this router."""
+
+    endpoint_target_ports: Sequence[str]
+    """Ports of the engines in these pods, in place of --service-discovery-port: each port is a worker."""
+
+    pool_name: str
+    """Discover engines by this InferencePool (Gateway API Inference Extension), in place of --service-discovery: its selector and its target ports are followed, and each port of a pod is a worker."""
+
+    pool_namespace: str
+    """Namespace of the InferencePool and its pods. Default: the namespace of this router."""
+
+    pool_group: Literal["inference.networking.k8s.io"]
+    """API group of the InferencePool, in its version v1. Default: inference.networking.k8s.io."""
 
     bootstrap_port_annotation: str
     """Pod annotation that holds the bootstrap port of a prefill engine. Default: sglang.ai/bootstrap-port."""
@@ -460,6 +472,9 @@ class RouterOptions(TypedDict, total=False):
 
     picker_health_checking: bool
     """Serve the gRPC health on --picker-port too."""
+
+    leader_election: str
+    """Elect a leader among the pickers that give the same Lease (coordination.k8s.io) of their namespace; auto: NAME-picker for --pool-name NAME. The gRPC health of the others is not serving, so that gateways ask the leader."""
 
     picker_usage: Literal["auto", "on", "off"]
     """Whether the gateway is asked to send the bodies of responses to generations, which have token counts: auto (if the policy uses the counts, as rollout does), on or off. Needs allow_mode_override in the ext_proc filter; without it the processing mode of the filter decides. Default: auto."""

@@ -11,8 +11,9 @@ import { openFileLimit } from '../../wire/open-files.ts';
 import { checkStart } from '../check-start.ts';
 import { type KubeAccess, findAccess } from '../../fleet/discover/kube-access.ts';
 import { KubeError } from '../../fleet/discover/kube-api.ts';
-import { podOptionsOf, podsOf } from '../../fleet/discover/kubernetes.ts';
-import { listPods } from '../../fleet/discover/list-pods.ts';
+import { podOptionsOf, podsOf, podsPath } from '../../fleet/discover/follow-pods.ts';
+import { poolQuery, readPool } from '../../fleet/discover/inference-pool.ts';
+import { type ObjectQuery, listObjects } from '../../fleet/discover/list-objects.ts';
 import { type Pod, type PodOptions, readPod } from '../../fleet/discover/pod.ts';
 import { roleOf } from '../../fleet/discover/role-selectors.ts';
 
@@ -31,7 +32,7 @@ export async function doctor(config: Config, print: (line: string) => void): Pro
   print('This machine');
   show(await checkMachine(config));
   if (config.tinker) show(await checkTinker(config));
-  if (config.serviceDiscovery) {
+  if (config.serviceDiscovery || config.poolName !== undefined) {
     print('Service discovery');
     const { findings, urls: found } = await checkDiscovery(config);
     show(findings);
@@ -140,12 +141,13 @@ async function checkDiscovery(config: Config): Promise<{ findings: Finding[]; ur
   } catch (error) {
     return { findings: [problem((error as Error).message)], urls: [] };
   }
-  const query = podsOf(config, access);
-  const place = query.namespace === '*' ? 'all namespaces' : `namespace ${query.namespace}`;
+  const signal = AbortSignal.timeout(PATIENCE_MS);
   try {
-    const { pods } = await listPods(access, query, AbortSignal.timeout(PATIENCE_MS));
-    const options = podOptionsOf(config);
-    const urls = pods.flatMap((pod) => readyUrl(pod, options));
+    const found = config.poolName === undefined ? queryOf(config, access) : await poolOf(config, access, signal);
+    if (typeof found === 'string') return { findings: [problem(found)], urls: [] };
+    const { query, options, place } = found;
+    const { objects: pods } = await listObjects(access, query, signal);
+    const urls = pods.flatMap((pod) => readyUrls(pod, options));
     if (options.roles === null) return { findings: [count(pods, options, `with ${query.selector} in ${place}`)], urls };
     const findings = (['prefill', 'decode'] as const).flatMap((role) => {
       const selector = options.roles![role];
@@ -168,23 +170,49 @@ async function checkDiscovery(config: Config): Promise<{ findings: Finding[]; ur
   }
 }
 
+interface Found {
+  readonly query: ObjectQuery;
+  readonly options: PodOptions;
+  readonly place: string;
+}
+
+function queryOf(config: Config, access: KubeAccess): Found {
+  const query = podsOf(config, access);
+  const place = query.namespace === '*' ? 'all namespaces' : `namespace ${query.namespace}`;
+  return { query, options: podOptionsOf(config), place };
+}
+
+/** @returns what is wrong with the InferencePool */
+async function poolOf(config: Config, access: KubeAccess, signal: AbortSignal): Promise<Found | string> {
+  const { poolName: name = '' } = config;
+  const namespace = config.poolNamespace ?? access.namespace;
+  const { objects } = await listObjects(access, poolQuery(config, namespace), signal);
+  const pool = objects.length === 0 ? null : readPool(objects[0]!);
+  if (pool === null) return `there is no InferencePool ${name} in namespace ${namespace}`;
+  if (typeof pool === 'string') return `InferencePool ${name}: ${pool}`;
+  const { selector, ports } = pool;
+  const place = `namespace ${namespace} (InferencePool ${name}, ports ${ports.join()})`;
+  return { query: { path: podsPath(namespace), selector }, options: { ...podOptionsOf(config), ports }, place };
+}
+
 function hintOf(error: unknown, { server }: KubeAccess): string {
   if (!(error instanceof KubeError)) return '';
   const isForbidden = error.status === 403;
   const isUnknown = server.protocol === 'http:' && (isForbidden || error.status === 401);
   return (
-    (isForbidden ? '. Its role must let it list and watch pods: deploy/kubernetes/rbac.yaml' : '') +
-    (isUnknown ? '. Without TLS (http://) no credentials are shown' : '')
+    (isForbidden
+      ? '. Its role must let it list and watch pods, and the InferencePool of --pool-name: deploy/kubernetes/rbac.yaml'
+      : '') + (isUnknown ? '. Without TLS (http://) no credentials are shown' : '')
   );
 }
 
-function readyUrl(pod: Pod, options: PodOptions): string[] {
+function readyUrls(pod: Pod, options: PodOptions): string[] {
   const reading = readPod(pod, options);
-  return reading.state === 'ready' ? [reading.worker.url] : [];
+  return reading.state === 'ready' ? reading.workers.map(({ url }) => url) : [];
 }
 
 /** A problem if no pod is ready. */
 function count(pods: readonly Pod[], options: PodOptions, which: string): Finding {
-  const ready = pods.flatMap((pod) => readyUrl(pod, options)).length;
+  const ready = pods.filter((pod) => readyUrls(pod, options).length > 0).length;
   return (ready > 0 ? ok : problem)(`${pods.length} pods ${which}, ${ready} of them ready`);
 }

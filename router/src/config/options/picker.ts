@@ -27,6 +27,15 @@ export const pickerOptions = {
     "How many other engines the gateway is told, in the order in which it may try them where it retries. Needs a gateway that reads lists: Envoy's ORIGINAL_DST takes one address.",
   ),
   pickerHealthChecking: option('', flag, 'Serve the gRPC health on --picker-port too.', { needsRestart: true }),
+  leaderElection: option(
+    '<lease>',
+    z
+      .string()
+      .regex(/^[a-z\d]([a-z\d.-]{0,251}[a-z\d])?$/, 'not a name of Kubernetes')
+      .optional(),
+    'Elect a leader among the pickers that give the same Lease (coordination.k8s.io) of their namespace; auto: NAME-picker for --pool-name NAME. The gRPC health of the others is not serving, so that gateways ask the leader.',
+    { needsRestart: true },
+  ),
   pickerUsage: option(
     '<mode>',
     z.enum(['auto', 'on', 'off']).default('auto'),

@@ -40,6 +40,8 @@ test('in a pod: the service account, read anew for every request, without a pack
   deepEqual(await access.options(), { ca: 'CA', headers: { authorization: 'Bearer one' } });
   writeFileSync(join(folder, 'token'), 'two');
   deepEqual((await access.options()).headers, { authorization: 'Bearer two' });
+  rmSync(join(folder, 'token'));
+  await rejects(access.options(), /ENOENT/);
 });
 
 test('$KUBECONFIG wins over the service account, ~/.kube/config does not', async (t) => {

@@ -41,7 +41,9 @@ function inCluster(host: string, port: string, folder: string): KubeAccess {
     server: new URL(`https://${isIPv6(host) ? `[${host}]` : host}:${port}`),
     namespace: existsSync(join(folder, 'namespace')) ? read('namespace') : 'default',
     // The kubelet rotates the token about every hour.
-    options: () => Promise.resolve({ ca: read('ca.crt'), headers: { authorization: `Bearer ${read('token')}` } }),
+    async options() {
+      return { ca: read('ca.crt'), headers: { authorization: `Bearer ${read('token')}` } };
+    },
   };
 }
 

@@ -4,7 +4,7 @@ import { type RequestListener, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import type { KubeAccess } from './kube-access.ts';
-import { KubeError, getJson, getLines } from './kube-api.ts';
+import { KubeError, askJson, getLines } from './kube-api.ts';
 
 async function served(t: TestContext, answer: RequestListener, base = ''): Promise<KubeAccess> {
   const server = createServer(answer).listen(0, '127.0.0.1');
@@ -36,7 +36,7 @@ test('behind a path, as proxies have it; with what the access says', async (t) =
     ({ url, headers }, answer) => answer.end(JSON.stringify({ url, authorization: headers.authorization })),
     '/k8s/clusters/c-1/',
   );
-  deepEqual(await getJson(access, '/api/v1/pods?a=b', patient), {
+  deepEqual(await askJson(access, '/api/v1/pods?a=b', patient), {
     url: '/k8s/clusters/c-1/api/v1/pods?a=b',
     authorization: 'Bearer T',
   });
@@ -57,10 +57,10 @@ test('a refusal has its status, its words, and how long to wait', async (t) => {
     if (url === '/status') answer.writeHead(429, { 'retry-after': '7' }).end('{"message":"too many"}');
     else answer.writeHead(502).end('<html>');
   });
-  const error = await getJson(access, '/status', patient).catch((reason: unknown) => reason);
+  const error = await askJson(access, '/status', patient).catch((reason: unknown) => reason);
   ok(error instanceof KubeError);
   deepEqual([error.status, error.message, error.retryAfterMs], [429, '429: too many', 7_000]);
-  await rejects(getJson(access, '/proxy', patient), /status 502/);
+  await rejects(askJson(access, '/proxy', patient), /status 502/);
   await rejects(all(getLines(access, '/proxy', patient)), /status 502/);
 });
 
@@ -71,7 +71,7 @@ test('an answer that is cut is an error, one that ends is an end', async (t) => 
     else answer.end(':2}\n');
   });
   await rejects(all(getLines(access, '/cut', patient)));
-  await rejects(getJson(access, '/cut', patient));
+  await rejects(askJson(access, '/cut', patient));
   equal((await all(getLines(access, '/whole', patient))).flat().length, 2);
 });
 
@@ -88,6 +88,6 @@ test('closing ends what is being read', async (t) => {
 test('credentials that never come are a failure like another', async (t) => {
   const access = await served(t, (_, answer) => answer.end('{}'));
   const stuck = { ...access, options: () => new Promise<never>(() => {}) };
-  const asking = getJson(stuck, '/', { ...patient, headMs: 20 });
+  const asking = askJson(stuck, '/', { ...patient, headMs: 20 });
   await rejects(asking, /no credentials within 0.02 s/);
 });

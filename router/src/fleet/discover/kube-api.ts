@@ -21,17 +21,21 @@ const MAX_BYTES = 128 * 2 ** 20;
 const KEEP_ALIVE_MS = 15_000;
 const HEAD_MS = 30_000;
 
-export interface GetOptions {
+export interface AskOptions {
   readonly signal: AbortSignal;
   /** Silence within a response after which the connection counts as dead. */
   readonly silenceMs: number;
   /** How long a response may take to begin. */
   readonly headMs?: number;
+  /** Default: GET. */
+  readonly method?: 'POST' | 'PUT';
+  /** Of a POST or PUT. */
+  readonly body?: object;
 }
 
-/** Sends a request to the API server. @returns the response, unread; rejects unless its status is 200 */
-async function open(access: KubeAccess, path: string, options: GetOptions): Promise<IncomingMessage> {
-  const { signal, silenceMs, headMs = HEAD_MS } = options;
+/** Sends a request to the API server. @returns the response, unread; rejects unless its status is 200 or 201 */
+async function open(access: KubeAccess, path: string, options: AskOptions): Promise<IncomingMessage> {
+  const { signal, silenceMs, headMs = HEAD_MS, method = 'GET', body } = options;
   const { server } = access;
   const given = await credentials(access, headMs);
   const send = server.protocol === 'http:' ? requestPlain : requestTls;
@@ -43,7 +47,13 @@ async function open(access: KubeAccess, path: string, options: GetOptions): Prom
       hostname: server.hostname.replace(/^\[|\]$/g, ''),
       port: server.port,
       path: base + path,
-      headers: { ...given.headers, accept: 'application/json', 'user-agent': 'turnout' },
+      method,
+      headers: {
+        ...given.headers,
+        accept: 'application/json',
+        'user-agent': 'turnout',
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+      },
       // One connection per request, because a pooled one may be dead.
       agent: given.agent ?? false,
       timeout: headMs,
@@ -59,9 +69,9 @@ async function open(access: KubeAccess, path: string, options: GetOptions): Prom
     asked.on('error', reject);
     // Node emits no `response` for 101 (Switching Protocols).
     asked.on('close', () => reject(new Error('the API server closed the connection without a response')));
-    asked.end();
+    asked.end(body === undefined ? undefined : JSON.stringify(body));
   });
-  if (answer.statusCode === 200) return answer;
+  if (answer.statusCode === 200 || answer.statusCode === 201) return answer;
   const text = await readText(answer);
   const seconds = Number(answer.headers['retry-after'] ?? 0);
   throw new KubeError(answer.statusCode ?? 0, wordsOf(text, answer.statusCode), seconds > 0 ? seconds * 1000 : 0);
@@ -80,7 +90,8 @@ async function credentials(access: KubeAccess, withinMs: number): Promise<Reques
   }
 }
 
-export async function getJson(access: KubeAccess, path: string, options: GetOptions): Promise<unknown> {
+/** What the API server responds with to a GET, or to another method. Rejects with a `KubeError` for its errors. */
+export async function askJson(access: KubeAccess, path: string, options: AskOptions): Promise<unknown> {
   return JSON.parse(await readText(await open(access, path, options)));
 }
 
@@ -88,7 +99,7 @@ export async function getJson(access: KubeAccess, path: string, options: GetOpti
 export async function* getLines(
   access: KubeAccess,
   path: string,
-  options: GetOptions,
+  options: AskOptions,
 ): AsyncGenerator<unknown[], void, void> {
   const answer = await open(access, path, options);
   yield []; // Accepted; from now on it is as long as it lasts.

@@ -2,17 +2,22 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Random } from '../../kit/rng.ts';
 import type { KubeAccess } from './kube-access.ts';
 import { KubeError, getLines } from './kube-api.ts';
-import { type PodQuery, listPods, pathOf } from './list-pods.ts';
-import type { Pod } from './pod.ts';
-import type { PodChange } from './pod-workers.ts';
+import { type KubeObject, type ObjectQuery, kindOf, listObjects, pathOf } from './list-objects.ts';
 import { backoff } from '../../kit/backoff.ts';
 
-export interface PodListener {
+/** An object at one moment, as the API server reports it. */
+export interface Change<T> {
+  readonly object: T;
+  /** Deleted, or no longer selected. */
+  readonly isGone: boolean;
+}
+
+export interface ObjectListener<T> {
   /** The complete list. */
-  onList(pods: readonly Pod[]): void;
-  onChanges(changes: readonly PodChange[]): void;
+  onList(objects: readonly T[]): void;
+  onChanges(changes: readonly Change<T>[]): void;
   onConnected(): void;
-  /** Until the next list, the last known pods are all that is known. */
+  /** Until the next list, the last known objects are all that is known. */
   onLost(error: Error): void;
 }
 
@@ -23,9 +28,9 @@ const LONGEST_WAIT_MS = 30_000;
 const LONGEST_ASKED_WAIT_MS = 60_000;
 const FORGIVEN = 3;
 
-interface WatchEvent {
+interface WatchEvent<T> {
   readonly type?: string;
-  readonly object?: Pod & { readonly code?: number; readonly message?: string };
+  readonly object?: T & { readonly code?: number; readonly message?: string };
 }
 
 /** The wait after this many failures in a row. The jitter is for an API server that returns to many clients. */
@@ -34,12 +39,12 @@ export function waitMs(failures: number, random: number): number {
 }
 
 /**
- * Follows the pods of a selector: lists them, watches from there, resumes where a watch ended, and lists again when the
+ * Follows the objects of a selector: lists them, watches from there, resumes where a watch ended, and lists again when the
  * API server has forgotten that version (410) or the connection was lost. It never gives up.
  */
-export class ListWatch {
-  readonly #pods: PodQuery;
-  readonly #listener: PodListener;
+export class ListWatch<T extends KubeObject> {
+  readonly #query: ObjectQuery;
+  readonly #listener: ObjectListener<T>;
   readonly #random: Random;
   readonly #renew: () => Promise<KubeAccess>;
   readonly #stop = new AbortController();
@@ -52,13 +57,13 @@ export class ListWatch {
   constructor(
     access: KubeAccess,
     renew: () => Promise<KubeAccess>,
-    pods: PodQuery,
-    listener: PodListener,
+    query: ObjectQuery,
+    listener: ObjectListener<T>,
     random: Random,
   ) {
     this.#access = access;
     this.#renew = renew;
-    this.#pods = pods;
+    this.#query = query;
     this.#listener = listener;
     this.#random = random;
   }
@@ -104,22 +109,23 @@ export class ListWatch {
 
   /** @returns the version of the list */
   async #list(): Promise<string> {
-    const { pods, version } = await listPods(this.#access, this.#pods, this.#stop.signal);
-    this.#listener.onList(pods);
+    const { objects, version } = await listObjects(this.#access, this.#query, this.#stop.signal);
+    if (this.#stop.signal.aborted) return version;
+    this.#listener.onList(objects as T[]);
     return version;
   }
 
   /** Returns when the API server ended the watch normally; throws otherwise. */
   async #watch(from: string): Promise<void> {
     const secs = Math.round(WATCH_SECS * (1 + this.#random()));
-    const path = `${pathOf(this.#pods)}&watch=1&allowWatchBookmarks=true&resourceVersion=${from}&timeoutSeconds=${secs}`;
+    const path = `${pathOf(this.#query)}&watch=1&allowWatchBookmarks=true&resourceVersion=${from}&timeoutSeconds=${secs}`;
     const options = { signal: this.#stop.signal, silenceMs: (secs + 15) * 1000 };
     const sinceMs = performance.now();
     const isBrief = (): boolean => performance.now() - sinceMs < 1_000;
     try {
       for await (const events of getLines(this.#access, path, options)) {
         if (events.length === 0) this.#listener.onConnected();
-        else this.#take(events as WatchEvent[]);
+        else this.#take(events as WatchEvent<T>[]);
       }
       // Watches that end at once again and again do not work.
       if (isBrief() && ++this.#failures > 1) throw new Error('watches end immediately');
@@ -128,18 +134,18 @@ export class ListWatch {
     }
   }
 
-  #take(events: readonly WatchEvent[]): void {
-    const changes: PodChange[] = [];
+  #take(events: readonly WatchEvent<T>[]): void {
+    const changes: Change<T>[] = [];
     let failure: KubeError | null = null;
     for (const { type, object } of events) {
       if (type === 'ERROR') {
         failure = new KubeError(object?.code ?? 0, `${object?.code}: ${object?.message}`);
         break;
       }
-      if (object === undefined) throw new Error('an event without a pod');
+      if (object === undefined) throw new Error(`an event without one of the ${kindOf(this.#query)}`);
       this.#version = object.metadata?.resourceVersion ?? this.#version;
       this.#failures = 0;
-      if (type !== 'BOOKMARK') changes.push({ pod: object, isGone: type === 'DELETED' });
+      if (type !== 'BOOKMARK') changes.push({ object, isGone: type === 'DELETED' });
     }
     if (changes.length > 0) this.#listener.onChanges(changes);
     if (failure !== null) throw failure;

@@ -5,7 +5,7 @@ import { Fleet } from '../fleet.ts';
 import type { Pod } from './pod.ts';
 import { PodWorkers } from './pod-workers.ts';
 
-const OPTIONS = { port: 8000, bootstrapPortAnnotation: 'port', roles: null };
+const OPTIONS = { ports: [8000], bootstrapPortAnnotation: 'port', roles: null };
 const makeFleet = (servesPairs = false): Fleet =>
   new Fleet({ pool: { connectTimeoutMs: 1_000, idleTimeoutMs: 1_000 }, tls: null, servesPairs });
 
@@ -48,7 +48,7 @@ test('the fleet is the result of the events, in one batch, in many, or from a li
       const podWorkers = new PodWorkers(fleet, OPTIONS, () => {});
       for (let at = 0; at < history.length; at += batch) {
         const part = history.slice(at, at + batch);
-        podWorkers.apply(part.map((moment) => ({ pod: podOf(moment), isGone: moment.state === 'gone' })));
+        podWorkers.apply(part.map((moment) => ({ object: podOf(moment), isGone: moment.state === 'gone' })));
       }
       const at = expected(history);
       const urls = [...new Set(at.values())].map((ip) => `http://${ip}:8000`);
@@ -75,7 +75,7 @@ test('two pods at one address: one worker, and the other one has it when the fir
   podWorkers.replace(pods);
   const [first] = fleet.workers;
   equal(first!.labels['pod'], 'a');
-  podWorkers.apply([{ pod: pods[0]!, isGone: true }]);
+  podWorkers.apply([{ object: pods[0]!, isGone: true }]);
   equal(fleet.workers.length, 1);
   ok(fleet.workers[0] !== first);
   equal(fleet.workers[0]!.labels['pod'], 'b');
@@ -111,7 +111,7 @@ test('with roles, after any history: each pod is of the role that its labels say
             conditions: [{ type: 'Ready', status: isReady ? 'True' : 'False' }],
           },
         }));
-        podWorkers.apply(part.map((pod) => ({ pod, isGone: false })));
+        podWorkers.apply(part.map((object) => ({ object, isGone: false })));
       }
       const found = fleet.workers.map(({ labels, role, bootstrapPort }) => [labels['pod']!, { role, bootstrapPort }]);
       deepEqual(Object.fromEntries(found), Object.fromEntries(expected));
@@ -127,7 +127,7 @@ test('a bootstrap port that was set by hand stays until the pod tells another on
   const tell = (annotations: Readonly<Record<string, string>>): void => {
     const pod = podOf({ uid: 'a', ip: '10.0.0.1', state: 'ready' });
     podWorkers.apply([
-      { pod: { ...pod, metadata: { ...pod.metadata, labels: { role: 'p' }, annotations } }, isGone: false },
+      { object: { ...pod, metadata: { ...pod.metadata, labels: { role: 'p' }, annotations } }, isGone: false },
     ]);
   };
   tell({});
@@ -149,7 +149,7 @@ test('a pod with both roles is reported once, and again after it was correct', (
   );
   const tell = (labels: Readonly<Record<string, string>>): void => {
     const pod = podOf({ uid: 'a', ip: '10.0.0.1', state: 'ready' });
-    podWorkers.apply([{ pod: { ...pod, metadata: { ...pod.metadata, labels } }, isGone: false }]);
+    podWorkers.apply([{ object: { ...pod, metadata: { ...pod.metadata, labels } }, isGone: false }]);
   };
   const both = { role: 'p', kind: 'd' };
   tell({ role: 'p' });
@@ -162,4 +162,29 @@ test('a pod with both roles is reported once, and again after it was correct', (
   tell({ kind: 'd' });
   tell(both);
   equal(told.length, 2);
+});
+
+test('several ports: each is a worker, and those that a pod or the options no longer have leave', () => {
+  const fleet = makeFleet();
+  const podWorkers = new PodWorkers(fleet, { ...OPTIONS, ports: [8000, 8001] }, () => {});
+  const pod = podOf({ uid: 'a', ip: '10.0.0.1', state: 'ready' });
+  const active = (ports: string): Pod => ({
+    ...pod,
+    metadata: { ...pod.metadata, annotations: { 'inference.networking.k8s.io/active-ports': ports } },
+  });
+  const urls = (): string[] => fleet.workers.map(({ url }) => url.slice('http://10.0.0.1:'.length));
+  podWorkers.replace([pod]);
+  deepEqual(urls(), ['8000', '8001']);
+  equal(podWorkers.size, 2);
+  const [first, second] = fleet.workers;
+  podWorkers.apply([{ object: active('8001'), isGone: false }]);
+  deepEqual(fleet.workers, [second]);
+  podWorkers.setOptions({ ...OPTIONS, ports: [8000, 8001, 8002] });
+  podWorkers.replace([pod]);
+  deepEqual(urls(), ['8001', '8000', '8002']);
+  ok(!fleet.workers.includes(first!), 'a port that was away is another engine');
+  const unready = podOf({ uid: 'a', ip: '10.0.0.1', state: 'unready' });
+  podWorkers.setOptions({ ...OPTIONS, ports: [8001, 8003] });
+  podWorkers.replace([unready]);
+  deepEqual(fleet.workers, [second], 'a new port of a pod that is not ready is not added');
 });

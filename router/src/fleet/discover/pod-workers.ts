@@ -1,13 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Fleet } from '../fleet.ts';
+import type { Change } from './list-watch.ts';
 import { type Pod, type PodOptions, type PodWorker, readPod } from './pod.ts';
-
-/** A pod at one moment, as the API server reports it. */
-export interface PodChange {
-  readonly pod: Pod;
-  /** Deleted, or no longer selected. */
-  readonly isGone: boolean;
-}
 
 /** The pod that a worker, or the ranks of an engine, belong to. */
 interface Claim {
@@ -21,10 +15,10 @@ interface Claim {
 /** Adds and removes the workers of pods. One that a user removed stays removed until its pod is replaced. */
 export class PodWorkers {
   readonly #fleet: Fleet;
-  readonly #options: PodOptions;
+  #options: PodOptions;
   readonly #warn: (line: string) => void;
   /** Pods that are workers, by uid: a pod of the same name (StatefulSet) is another process. */
-  readonly #wanted = new Map<string, PodWorker>();
+  readonly #wanted = new Map<string, readonly PodWorker[]>();
   readonly #claims = new Map<string, Claim>();
   /** Pods whose configuration error was logged. */
   readonly #mistaken = new Set<string>();
@@ -42,16 +36,21 @@ export class PodWorkers {
     return count;
   }
 
+  /** What pods mean from the next list on. */
+  setOptions(options: PodOptions): void {
+    this.#options = options;
+  }
+
   /** The complete list of pods. */
   replace(pods: readonly Pod[]): void {
     const listed = new Set(pods.map(idOf));
     for (const id of this.#wanted.keys()) if (!listed.has(id)) this.#wanted.delete(id);
     for (const id of this.#mistaken) if (!listed.has(id)) this.#mistaken.delete(id);
-    this.apply(pods.map((pod) => ({ pod, isGone: false })));
+    this.apply(pods.map((object) => ({ object, isGone: false })));
   }
 
-  apply(changes: readonly PodChange[]): void {
-    for (const { pod, isGone } of changes) this.#note(pod, isGone);
+  apply(changes: readonly Change<Pod>[]): void {
+    for (const { object, isGone } of changes) this.#note(object, isGone);
     this.#settle();
   }
 
@@ -65,20 +64,24 @@ export class PodWorkers {
       this.#warn(`pod ${pod.metadata?.name} is not added as a worker: it ${mistake}`);
     }
     if (reading === null || reading.state === 'away') this.#wanted.delete(id);
-    else if (reading.state === 'ready' || isSameEngine(this.#wanted.get(id), reading.worker))
-      this.#wanted.set(id, reading.worker);
-    // Another engine that is not ready yet.
-    else this.#wanted.delete(id);
+    else if (reading.state === 'ready') this.#wanted.set(id, reading.workers);
+    // Another engine that is not ready yet is left out.
+    else
+      this.#wanted.set(
+        id,
+        reading.workers.filter((worker) => hasEngine(this.#wanted.get(id), worker)),
+      );
   }
 
   #settle(): void {
     // Removals first: a new pod may have the address of an old one, and is another engine.
     for (const [url, { podId, isOurs, worker: was }] of this.#claims) {
-      if (isSameEngine(this.#wanted.get(podId), was)) continue;
+      if (hasEngine(this.#wanted.get(podId), was)) continue;
       this.#claims.delete(url);
       if (isOurs) for (const worker of this.#fleet.named(url)) this.#fleet.remove(worker);
     }
-    for (const [podId, worker] of this.#wanted) {
+    const wanted = Array.from(this.#wanted, ([podId, workers]) => workers.map((worker) => ({ podId, worker }))).flat();
+    for (const { podId, worker } of wanted) {
       const claim = this.#claims.get(worker.url);
       if (claim === undefined) this.#claims.set(worker.url, { podId, isOurs: this.#add(worker), worker });
       else if (claim.podId === podId && claim.isOurs) {
@@ -110,9 +113,9 @@ export class PodWorkers {
   }
 }
 
-/** Another address or role means that the engine was restarted. */
-function isSameEngine(worker: PodWorker | undefined, other: PodWorker): boolean {
-  return worker?.url === other.url && worker.role === other.role;
+/** Another address, port or role means another engine. */
+function hasEngine(workers: readonly PodWorker[] | undefined, { url, role }: PodWorker): boolean {
+  return workers?.some((worker) => worker.url === url && worker.role === role) ?? false;
 }
 
 function idOf({ metadata }: Pod): string {

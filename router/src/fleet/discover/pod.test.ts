@@ -2,9 +2,9 @@ import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { readWorkerUrl } from '../worker-url.ts';
-import { type Pod, readPod } from './pod.ts';
+import { type Pod, type PodWorker, readPod } from './pod.ts';
 
-const OPTIONS = { port: 8000, bootstrapPortAnnotation: 'sglang.ai/bootstrap-port', roles: null };
+const OPTIONS = { ports: [8000], bootstrapPortAnnotation: 'sglang.ai/bootstrap-port', roles: null };
 
 const serving: Pod = {
   metadata: { name: 'engine-0', namespace: 'rl', uid: 'u', annotations: { 'sglang.ai/bootstrap-port': '8998' } },
@@ -15,20 +15,34 @@ const serving: Pod = {
 test('a ready pod is a worker, with what people want to know of it', () => {
   deepEqual(readPod(serving, OPTIONS), {
     state: 'ready',
-    worker: {
-      url: 'http://10.0.0.7:8000',
-      role: 'regular',
-      bootstrapPort: null,
-      labels: { pod: 'engine-0', namespace: 'rl', node: 'gpu-1', bootstrap_port: '8998' },
-    },
+    workers: [
+      {
+        url: 'http://10.0.0.7:8000',
+        role: 'regular',
+        bootstrapPort: null,
+        labels: { pod: 'engine-0', namespace: 'rl', node: 'gpu-1', bootstrap_port: '8998' },
+      },
+    ],
   });
+});
+
+test('every port is a worker, or only those that the pod names as active', () => {
+  const urls = (active?: string): string[] => {
+    const annotations = active === undefined ? {} : { 'inference.networking.k8s.io/active-ports': active };
+    const pod = { ...serving, metadata: { ...serving.metadata, annotations } };
+    const reading = readPod(pod, { ...OPTIONS, ports: [8000, 8001, 8002] });
+    return reading.state === 'ready' ? reading.workers.map(({ url }) => url.slice('http://10.0.0.7:'.length)) : [];
+  };
+  deepEqual(urls(), ['8000', '8001', '8002']);
+  deepEqual(urls('8002, 8000,9000,x'), ['8000', '8002']);
+  deepEqual(urls(''), []);
 });
 
 test('an annotation that is no port is left out', () => {
   for (const value of ['none', '', '0', '65536', '-1', '8998 ', '1e3', '123456']) {
     const pod = { ...serving, metadata: { ...serving.metadata, annotations: { 'sglang.ai/bootstrap-port': value } } };
     const reading = readPod(pod, OPTIONS);
-    ok(reading.state === 'ready' && !('bootstrap_port' in reading.worker.labels), value);
+    ok(reading.state === 'ready' && !('bootstrap_port' in reading.workers[0]!.labels), value);
   }
 });
 
@@ -74,8 +88,9 @@ test('of any pod: whatever is missing, it is ready only if everything says so', 
       const isReady = status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') ?? false;
       equal(reading.state, isAway ? 'away' : isReady ? 'ready' : 'unready');
       if (reading.state === 'away') return;
-      const address = readWorkerUrl(reading.worker.url, null);
-      ok(typeof address !== 'string', `${reading.worker.url} can be a worker`);
+      const [{ url }] = reading.workers as [PodWorker];
+      const address = readWorkerUrl(url, null);
+      ok(typeof address !== 'string', `${url} can be a worker`);
       equal(address.endpoint.port, 8000);
     }),
   );
@@ -86,7 +101,8 @@ test('with roles: labels say which, and of a prefill engine the annotation says 
   const read = (labels: Readonly<Record<string, string>>) => {
     const reading = readPod({ ...serving, metadata: { ...serving.metadata, labels } }, { ...OPTIONS, roles });
     if (reading.state === 'away') return reading.mistake ?? 'away';
-    return [reading.worker.role, reading.worker.bootstrapPort];
+    const [{ role, bootstrapPort }] = reading.workers as [PodWorker];
+    return [role, bootstrapPort];
   };
   deepEqual(read({ app: 'p', tier: 'gpu', more: 'x' }), ['prefill', 8998]);
   deepEqual(read({ app: 'd' }), ['decode', null]);

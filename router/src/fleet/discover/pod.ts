@@ -1,18 +1,10 @@
 import { isIPv6 } from 'node:net';
 import type { Role } from '../worker.ts';
+import type { KubeObject } from './list-objects.ts';
 import { type RoleSelectors, roleOf } from './role-selectors.ts';
 
 /** The fields of a pod that are read (core/v1). Any of them may be missing. */
-export interface Pod {
-  readonly metadata?: {
-    readonly name?: string;
-    readonly namespace?: string;
-    readonly uid?: string;
-    readonly resourceVersion?: string;
-    readonly deletionTimestamp?: string;
-    readonly labels?: Readonly<Record<string, string>>;
-    readonly annotations?: Readonly<Record<string, string>>;
-  };
+export interface Pod extends KubeObject {
   readonly spec?: { readonly nodeName?: string };
   readonly status?: {
     readonly phase?: string;
@@ -22,12 +14,18 @@ export interface Pod {
 }
 
 export interface PodOptions {
-  /** The port of the engines in pods. */
-  readonly port: number;
+  /** The ports of the engines in each pod: every one is a worker. */
+  readonly ports: readonly number[];
   readonly bootstrapPortAnnotation: string;
   /** null: every pod serves whole requests. */
   readonly roles: RoleSelectors | null;
 }
+
+/**
+ * Which of the ports of a pod have an engine, `8000,8001`; without it all (Gateway API Inference Extension: data-parallel ranks that a pod
+ * does not run).
+ */
+const ACTIVE_PORTS = 'inference.networking.k8s.io/active-ports';
 
 export interface PodWorker {
   readonly url: string;
@@ -43,7 +41,7 @@ export interface PodWorker {
  * router's own health checks decide about requests.
  */
 export type PodReading =
-  | { readonly state: 'ready' | 'unready'; readonly worker: PodWorker }
+  | { readonly state: 'ready' | 'unready'; readonly workers: readonly PodWorker[] }
   | {
       readonly state: 'away';
       /** A configuration error, for the user. */
@@ -75,8 +73,21 @@ export function readPod(pod: Pod, options: PodOptions): PodReading {
   const hasPort = isPort(annotation);
   if (hasPort) labels['bootstrap_port'] = annotation;
   const bootstrapPort = hasPort && role === 'prefill' ? Number(annotation) : null;
-  const url = `http://${isIPv6(address) ? `[${address}]` : address}:${options.port}`;
-  return { state: isReady ? 'ready' : 'unready', worker: { url, role, bootstrapPort, labels } };
+  const host = isIPv6(address) ? `[${address}]` : address;
+  const workers = activePorts(pod, options.ports).map((port) => ({
+    url: `http://${host}:${port}`,
+    role,
+    bootstrapPort,
+    labels,
+  }));
+  return { state: isReady ? 'ready' : 'unready', workers };
+}
+
+function activePorts({ metadata }: Pod, ports: readonly number[]): readonly number[] {
+  const active = metadata?.annotations?.[ACTIVE_PORTS];
+  if (active === undefined) return ports;
+  const named = new Set(active.split(',').map((port) => port.trim()));
+  return ports.filter((port) => named.has(String(port)));
 }
 
 function isPort(text: string | undefined): text is string {

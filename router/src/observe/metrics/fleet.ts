@@ -39,7 +39,7 @@ export const fleetMetrics: readonly MetricSpec[] = [
   ),
   gauge(
     'turnout_discovery_connected',
-    '1 while --service-discovery is connected to the API server; 0: the last known workers stay.',
+    '1 while service discovery (--service-discovery, --pool-name) is connected to the API server; 0: the last known workers stay.',
     ({ found }) => discovered(found.discovery, ({ isConnected }) => Number(isConnected)),
   ),
   gauge('turnout_discovered_workers', 'Registered workers that --service-discovery found.', ({ found }) =>
