@@ -21,6 +21,11 @@ const ofTheChart: ReadonlySet<string> = new Set<OptionName>([
   'adminApiKey',
   'adminApiKeyFile',
   'workerApiKey',
+  'pickerHost',
+  'pickerPort',
+  'pickerHealthPort',
+  'poolName',
+  'leaderElection',
 ]);
 
 const optionValues = z.strictObject(
@@ -52,6 +57,30 @@ const values = z.strictObject({
   options: optionValues,
   extraArgs: z.array(text),
   extraEnv: objects,
+  picker: z.strictObject({
+    enabled: z.boolean(),
+    replicas: z.int().min(1),
+    port: port.min(1),
+    healthPort: port.min(1),
+    inferencePool: z.strictObject({
+      create: z.boolean(),
+      name: text,
+      matchLabels: texts,
+      targetPorts: z.array(port.min(1)).min(1).max(8),
+      failureMode: z.enum(['FailClose', 'FailOpen']),
+    }),
+  }),
+  podDisruptionBudget: z.strictObject({ enabled: z.boolean() }),
+  engineAutoscaling: z.strictObject({
+    enabled: z.boolean(),
+    scaleTargetRef: texts,
+    minReplicas: z.int().min(1),
+    maxReplicas: z.int().min(1),
+    waitingPerEngine: z.int().min(1),
+    inFlightPerEngine: z.int().min(1),
+    metricLabels: texts,
+    behavior: object,
+  }),
   ports: z.strictObject({ http: port.min(1), admin: port, metrics: port.min(1) }),
   keys: z.strictObject({ existingSecret: text, apiKeys: text, adminKeys: text, workerKey: text }),
   persistence: z.strictObject({
@@ -83,6 +112,7 @@ const values = z.strictObject({
     http: objects,
     admin: objects,
     metrics: objects,
+    picker: objects,
     egress: objects,
   }),
 });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import { whyNotBuilt } from '../harness/built.ts';
 import { type Answer, Cluster } from '../k8s/cluster.ts';
+import { createPoolResource } from '../k8s/inference-pools.ts';
 import { type Manifest, chart, helm, manifests } from './helm.ts';
 
 const skip =
@@ -16,6 +17,10 @@ const groups: Readonly<Record<string, string>> = {
   RoleBinding: 'rolebindings',
   ServiceMonitor: 'servicemonitors',
   NetworkPolicy: 'networkpolicies',
+  Deployment: 'deployments',
+  InferencePool: 'inferencepools',
+  PodDisruptionBudget: 'poddisruptionbudgets',
+  HorizontalPodAutoscaler: 'horizontalpodautoscalers',
 };
 
 /** What the Prometheus operator installs, with the fields that the chart sets: others are refused. */
@@ -123,6 +128,45 @@ suite('the Helm chart in a real kube-apiserver', { skip }, () => {
     assert.match((config['data'] as Record<string, string>)['turnout.yaml']!, /^queue-size: 7$/m);
     await run('uninstall', 'turnout');
     assert.equal((await cluster.call('GET', '/apis/apps/v1/namespaces/rl/statefulsets/turnout')).status, 404);
+  });
+
+  test('the manifests of a picker pass, and its account may follow its pool and keep its lease', async () => {
+    await createPoolResource(cluster);
+    const values = [
+      'picker.enabled=true',
+      'picker.inferencePool.matchLabels.app=vllm',
+      'podDisruptionBudget.enabled=true',
+    ]
+      .concat(
+        'engineAutoscaling.enabled=true',
+        'engineAutoscaling.metricLabels.namespace=rl',
+        'networkPolicy.enabled=true',
+      )
+      .flatMap((value) => ['--set', value]);
+    for (const each of await manifests(...values)) {
+      const { status, body } = await apply(each);
+      assert.ok(status < 300, `${each.kind}: ${JSON.stringify(body)}`);
+    }
+    await run('install', 'picker-turnout', chart, ...values);
+    const may = async (group: string, resource: string, verb: string, name?: string): Promise<unknown> => {
+      const resourceAttributes = { namespace: 'rl', group, resource, verb, ...(name === undefined ? {} : { name }) };
+      const spec = { user: 'system:serviceaccount:rl:picker-turnout', resourceAttributes };
+      const answer = await cluster.must('POST', '/apis/authorization.k8s.io/v1/subjectaccessreviews', { spec });
+      return (answer['status'] as { allowed: boolean }).allowed;
+    };
+    const [pools, leases] = ['inference.networking.k8s.io', 'coordination.k8s.io'];
+    assert.deepEqual(
+      await Promise.all([
+        may(pools, 'inferencepools', 'watch', 'picker-turnout'),
+        may(pools, 'inferencepools', 'list'),
+        may(leases, 'leases', 'update', 'picker-turnout'),
+        may(leases, 'leases', 'update', 'other'),
+        may(leases, 'leases', 'create'),
+        may('', 'pods', 'delete'),
+      ]),
+      [true, false, true, false, true, false],
+    );
+    await run('uninstall', 'picker-turnout');
   });
 
   test('a ServiceMonitor needs the Prometheus operator, and is accepted with it', async () => {

@@ -44,6 +44,7 @@ export interface Pod {
       readonly ports: readonly { name: string; containerPort: number }[];
       readonly livenessProbe: Probe;
       readonly readinessProbe: Probe;
+      readonly lifecycle?: object;
       readonly volumeMounts: readonly { name: string; mountPath: string }[];
       readonly securityContext: Readonly<Record<string, unknown>>;
     },
@@ -54,6 +55,7 @@ export interface Pod {
 interface Probe {
   readonly httpGet?: { readonly path: string; readonly port: string; readonly scheme?: string };
   readonly tcpSocket?: { readonly port: string };
+  readonly grpc?: { readonly port: number; readonly service: string };
 }
 
 export const one = (all: readonly Manifest[], kind: string): Manifest => {
@@ -62,5 +64,5 @@ export const one = (all: readonly Manifest[], kind: string): Manifest => {
   return found[0]!;
 };
 
-export const podOf = (all: readonly Manifest[]): Pod =>
-  (one(all, 'StatefulSet').spec as unknown as { template: { spec: Pod } }).template.spec;
+export const podOf = (all: readonly Manifest[], kind = 'StatefulSet'): Pod =>
+  (one(all, kind).spec as unknown as { template: { spec: Pod } }).template.spec;

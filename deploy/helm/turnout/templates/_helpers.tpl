@@ -25,6 +25,17 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- $_ := set $own "admin-host" "0.0.0.0" }}
 {{- $_ := set $own "admin-port" .Values.ports.admin }}
 {{- end }}
+{{- if .Values.picker.enabled }}
+{{- $_ := set $own "picker-host" "0.0.0.0" }}
+{{- $_ := set $own "picker-port" .Values.picker.port }}
+{{- $_ := set $own "picker-health-port" .Values.picker.healthPort }}
+{{- if or .Values.picker.inferencePool.create .Values.picker.inferencePool.name }}
+{{- $_ := set $own "pool-name" (include "turnout.pool" .) }}
+{{- end }}
+{{- if include "turnout.isElected" . | eq "true" }}
+{{- $_ := set $own "leader-election" (include "turnout.name" .) }}
+{{- end }}
+{{- end }}
 {{- with .Values.keys }}
 {{- if .existingSecret }}
 {{- if .apiKeys }}{{ $_ := set $own "api-key-file" (printf "/etc/turnout/keys/%s" .apiKeys) }}{{ end }}
@@ -34,10 +45,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- toYaml (merge $own .Values.options) }}
 {{- end }}
 
+{{- /* Whether several pickers run, of which one leads. */}}
+{{- define "turnout.isElected" -}}
+{{- and .Values.picker.enabled (gt (int .Values.picker.replicas) 1) }}
+{{- end }}
+
+{{- define "turnout.pool" -}}
+{{- .Values.picker.inferencePool.name | default (include "turnout.name" .) }}
+{{- end }}
+
 {{- /* The kubelet has no client certificate: if the router asks for one, a probe only connects. */}}
 {{- define "turnout.probe" -}}
 {{- $options := .root.Values.options }}
-{{- if index $options "tls-client-ca-path" -}}
+{{- if .root.Values.picker.enabled -}}
+grpc: { port: {{ .root.Values.picker.healthPort }}, service: {{ trimPrefix "/" .path }} }
+{{- else if index $options "tls-client-ca-path" -}}
 tcpSocket: { port: http }
 {{- else -}}
 httpGet: { path: {{ .path }}, port: http{{ if index $options "tls-cert-path" }}, scheme: HTTPS{{ end }} }
