@@ -6,7 +6,7 @@ import { until } from '../../test/harness/within.ts';
 import { findAccess } from '../fleet/discover/kube-access.ts';
 import { Leader, type LeaderTimes } from './leader.ts';
 
-const TIMES: LeaderTimes = { durationSecs: 3_600, deadlineMs: 60_000, retryMs: 50 };
+const TIMES: LeaderTimes = { durationSecs: 3_600, deadlineMs: 60_000, renewMs: 50, retryMs: 50 };
 
 async function startLeader(t: TestContext, identity: string, times = TIMES, lines: string[] = []): Promise<Leader> {
   const log = pino({}, { write: (line: string) => void lines.push(line) });
@@ -36,6 +36,20 @@ test('one of several leads; one that ends releases the lease, and another leads'
   await until('another leads', () => leading().length === 1);
   ok(!leading().includes(first!));
   equal(kube.leases.leases.get('pool-picker')?.spec?.leaseTransitions, 2);
+});
+
+test('one that releases the lease leads until another one does', async (t) => {
+  const kube = await startFakeKube(t);
+  const first = await startLeader(t, 'a');
+  await until('it leads', () => first.isLeading);
+  first.release();
+  await until('the lease is released', () => holder(kube) === '');
+  const { length } = kube.leases.asked;
+  await until('it has read the lease again', () => kube.leases.asked.length > length + 1);
+  ok(first.isLeading);
+  const next = await startLeader(t, 'b');
+  await until('the next one leads, and only that', () => next.isLeading && !first.isLeading);
+  equal(holder(kube), 'b');
 });
 
 test('a lease that its holder does not renew any more is taken over after its duration', async (t) => {

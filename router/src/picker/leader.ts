@@ -21,18 +21,19 @@ export interface LeaderTimes {
   readonly durationSecs: number;
   /** A holder that could not renew it for this long does not lead any more. */
   readonly deadlineMs: number;
+  readonly renewMs: number;
+  /** How often a replica that does not lead reads the lease. */
   readonly retryMs: number;
 }
 
-/** Those of client-go, as controllers use them. */
-const TIMES: LeaderTimes = { durationSecs: 15, deadlineMs: 10_000, retryMs: 2_000 };
+/** Those of client-go, as controllers use them; `retryMs` is shorter, because a picker that ends waits about a second for the next leader. */
+const TIMES: LeaderTimes = { durationSecs: 15, deadlineMs: 10_000, renewMs: 2_000, retryMs: 500 };
 
 /** Election of a leader among replicas: the one that holds the Lease leads. */
 export class Leader {
   readonly #parts: LeaderParts;
   readonly #times: LeaderTimes;
   readonly #path: string;
-  readonly #stop = new AbortController();
   #access: KubeAccess;
   #seen: Seen | null = null;
   /** When the present lease was last obtained (monotonic ms); null: another replica has it. */
@@ -40,8 +41,10 @@ export class Leader {
   #wasLeading = false;
   /** The last logged error: an outage is logged once per error, not per attempt. */
   #logged = '';
+  #isReleasing = false;
+  #isClosed = false;
+  #wake = new AbortController();
   readonly #running: Promise<void>;
-  #closing: Promise<void> | null = null;
 
   constructor(parts: LeaderParts) {
     this.#parts = parts;
@@ -56,47 +59,40 @@ export class Leader {
     return this.#heldSinceMs !== null && performance.now() - this.#heldSinceMs < this.#times.deadlineMs;
   }
 
-  /** Releases the lease, so that another replica leads at once. Never rejects. */
-  close(): Promise<void> {
-    return (this.#closing ??= this.#release());
+  /** Releases the lease, and leads until another replica holds it. */
+  release(): void {
+    this.#isReleasing = true;
+    this.#wake.abort();
+    this.#wake = new AbortController();
   }
 
-  async #release(): Promise<void> {
-    this.#stop.abort();
-    await this.#running;
-    if (this.#heldSinceMs === null) return;
-    this.#heldSinceMs = null;
-    try {
-      const lease = released(await this.#get(), this.#parts.identity, new Date());
-      if (lease !== null) await this.#put(lease);
-    } catch (error) {
-      const { log, lease } = this.#parts;
-      log.warn({ lease, error: (error as Error).message }, 'leader election: lease not released, it expires');
-    }
+  /** Releases the lease, and leads no more. Never rejects. */
+  close(): Promise<void> {
+    this.#isClosed = true;
+    this.release();
+    return this.#running;
   }
 
   async #run(): Promise<void> {
-    const { signal } = this.#stop;
-    while (!signal.aborted) {
+    while (!this.#isClosed) {
       await this.#try();
       this.#tell();
-      await delay(this.#times.retryMs, undefined, { signal }).catch(() => {});
+      const { renewMs, retryMs } = this.#times;
+      const isRenewing = this.isLeading && !this.#isReleasing;
+      if (!this.#isClosed)
+        await delay(isRenewing ? renewMs : retryMs, undefined, { signal: this.#wake.signal }).catch(() => {});
     }
+    if (this.#heldSinceMs !== null) await this.#try();
+    this.#heldSinceMs = null;
   }
 
   async #try(): Promise<void> {
-    const { identity, log, lease: name, find } = this.#parts;
-    const { durationSecs } = this.#times;
+    const { log, lease: name, find } = this.#parts;
     try {
       const lease = await this.#get();
       const startMs = performance.now();
-      this.#seen = seeLease(lease, this.#seen, startMs);
-      const mine = claimed(lease, identity, this.#seen, startMs, durationSecs, new Date());
-      if (mine === null) this.#heldSinceMs = null;
-      else {
-        this.#seen = seeLease(await this.#put(mine), this.#seen, startMs);
-        this.#heldSinceMs = startMs;
-      }
+      if (this.#isReleasing) await this.#giveUp(lease, startMs);
+      else await this.#claim(lease, startMs);
       this.#logged = '';
     } catch (error) {
       // Another replica was faster.
@@ -107,6 +103,20 @@ export class Leader {
       this.#logged = message;
       this.#access = await find().catch(() => this.#access);
     }
+  }
+
+  async #claim(lease: Lease, nowMs: number): Promise<void> {
+    this.#seen = seeLease(lease, this.#seen, nowMs);
+    const mine = claimed(lease, this.#parts.identity, this.#seen, nowMs, this.#times.durationSecs, new Date());
+    if (mine !== null) this.#seen = seeLease(await this.#put(mine), this.#seen, nowMs);
+    this.#heldSinceMs = mine === null ? null : nowMs;
+  }
+
+  async #giveUp(lease: Lease, nowMs: number): Promise<void> {
+    const free = released(lease, this.#parts.identity, new Date());
+    if (free !== null) await this.#put(free);
+    const isFree = free !== null || lease.spec?.holderIdentity === '';
+    if (this.#heldSinceMs !== null) this.#heldSinceMs = isFree ? nowMs : null;
   }
 
   /** @returns the lease, created if it does not exist */

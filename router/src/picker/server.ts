@@ -25,7 +25,7 @@ export interface Picker {
   readonly healthAddress: string;
   /** null: no leader is elected. */
   readonly leader: Pick<Leader, 'isLeading'> | null;
-  /** Before the process ends: another replica leads from now on. */
+  /** Before the process ends: another replica is to lead. */
   drain(): void;
   close(): Promise<void>;
 }
@@ -74,7 +74,9 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
     },
   });
   const leader = await electionOf(config, log);
-  const isServing = (): boolean => !isDraining() && discovery?.isSynced !== false && leader?.isLeading !== false;
+  // A leader that drains serves until another replica leads.
+  const isServing = (): boolean =>
+    discovery?.isSynced !== false && (leader === null ? !isDraining() : leader.isLeading);
   const health = new Server();
   const healthChecks = healthService(isServing);
   for (const server of config.pickerHealthChecking ? [picker, health] : [health])
@@ -101,7 +103,7 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
       '--picker-health-port',
     );
     log.info({ tls: config.pickerTls, health: healthAddress }, `endpoint picker listening on ${address}`);
-    return { address, healthAddress, leader, drain: () => void leader?.close(), close };
+    return { address, healthAddress, leader, drain: () => leader?.release(), close };
   } catch (error) {
     await close();
     throw error;

@@ -45,18 +45,6 @@ test('a weight swap without a failed request', async (t) => {
   await running;
 });
 
-test('while no picker runs the gateway refuses, and nothing reaches an engine; one that is started again is used', async (t) => {
-  const { router, log, ask, startPicker } = await startEnvoy(t, { request: 'NONE', response: 'NONE' });
-  const call = async (turn: number): Promise<number> => (await ask('s1', { rid: `s1.${turn}` })).status;
-  assert.equal(await call(0), 200);
-  await router.close();
-  assert.equal(await call(1), 500);
-  assert.equal(log.length, 1);
-  await startPicker();
-  await until('it is asked again', async () => (await call(2)) === 200);
-  assert.equal(log.length, 2);
-});
-
 for (const [request, isHeeded] of [
   ['NONE', true],
   ['BUFFERED', true],

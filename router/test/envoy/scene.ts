@@ -15,29 +15,43 @@ import { until } from '../harness/within.ts';
 const missing = await whyNotBuilt('envoy/install.sh', 'Envoy');
 if (missing !== false) throw new Error(missing);
 
-const config = readFileSync(join(import.meta.dirname, '../../../examples/envoy/envoy.yaml'), 'utf8');
+const folder = join(import.meta.dirname, '../../../examples/envoy');
 
 export interface Modes {
   readonly request: 'NONE' | 'BUFFERED' | 'FULL_DUPLEX_STREAMED';
   readonly response: 'NONE' | 'STREAMED' | 'FULL_DUPLEX_STREAMED';
   readonly tls?: boolean;
+  /** In the folder of the example. */
+  readonly file?: 'envoy.yaml' | 'envoy-fallbacks.yaml';
+  /** Changes the file. */
+  readonly edit?: (text: string) => string;
+  readonly engines?: number;
 }
 
-/** Three engines, a picker, and the Envoy of the example in front of them. */
+/** A request that Envoy, or the picker through it, has answered. */
+export interface Answered {
+  readonly status: number;
+  readonly text: string;
+  /** The response broke off. */
+  readonly isCut: boolean;
+}
+
+/** Engines, a picker, and the Envoy of an example in front of them. */
 export async function startEnvoy(t: TestContext, modes: Modes, options: RouterOptions = {}) {
-  const { request, response, tls = true } = modes;
-  /** What each engine has done, as it says itself. */
+  const { request, response, tls = true, file = 'envoy.yaml', edit = (text) => text, engines: count = 3 } = modes;
+  /** What each engine has done to the end, as it says itself. */
   const log: { readonly engine: number; readonly call: string }[] = [];
   const engines: SimEngine[] = await Promise.all(
-    Array.from({ length: 3 }, (_, engine) => {
-      const onFinished = ({ requestId }: FinishedRecord): void =>
-        void log.push({ engine, call: /s\d+\.\d+/.exec(requestId)![0] });
+    Array.from({ length: count }, (_, engine) => {
+      const onFinished = ({ requestId, finish }: FinishedRecord): void => {
+        if (finish.type !== 'abort') log.push({ engine, call: /s\d+\.\d+/.exec(requestId)![0] });
+      };
       return startSimEngine({ kind: 'sglang', timeScale: 0.01, onFinished });
     }),
   );
   t.after(() => Promise.all(engines.map((engine) => engine.close())));
   const pickerPort = await freePort();
-  const startPicker = () =>
+  const startPicker = (more: RouterOptions = {}) =>
     startTestRouter(t, {
       workerUrls: engines.map(({ url }) => url),
       policy: 'rollout',
@@ -45,11 +59,20 @@ export async function startEnvoy(t: TestContext, modes: Modes, options: RouterOp
       pickerHealthPort: 0,
       pickerTls: tls ? 'on' : 'off',
       ...options,
+      ...more,
     });
   const router = await startPicker();
   const [port, adminPort] = [await freePort(), await freePort()];
   const path = join(temporaryFolder(t), 'envoy.yaml');
-  const text = config
+  const endpoints = engines.map(
+    ({ port: at }) =>
+      `              - endpoint: { address: { socket_address: { address: 127.0.0.1, port_value: ${at} } } }\n`,
+  );
+  const text = edit(readFileSync(join(folder, file), 'utf8'))
+    .replace(
+      /(?<=port_value: )8001( .*\n) .*8002.*\n/,
+      (_, rest: string) => `${engines[0]!.port}${rest}${endpoints.slice(1).join('')}`,
+    )
     .replace('port_value: 10000', `port_value: ${port}`)
     .replace('port_value: 9901', `port_value: ${adminPort}`)
     .replace('port_value: 9002', `port_value: ${pickerPort}`)
@@ -73,7 +96,8 @@ export async function startEnvoy(t: TestContext, modes: Modes, options: RouterOp
     const ready = await fetch(`http://127.0.0.1:${adminPort}/ready`).catch(() => null);
     return ready?.status === 200;
   });
-  const ask = async (session: string, body: object): Promise<{ status: number; text: string }> => {
+  /** Resolves when the head of the response is here, with a function that reads the rest. */
+  const begin = async (session: string, body: object): Promise<() => Promise<Answered>> => {
     // Where the gateway sends bodies, they name the session.
     const [header, field] = request === 'NONE' ? [{ 'x-session-id': session }, {}] : [{}, { user: session }];
     const response = await fetch(`http://127.0.0.1:${port}/v1/completions`, {
@@ -81,8 +105,12 @@ export async function startEnvoy(t: TestContext, modes: Modes, options: RouterOp
       headers: { 'content-type': 'application/json', ...header },
       body: JSON.stringify({ prompt: 'of '.repeat(500), max_tokens: 20, ignore_eos: true, ...field, ...body }),
     });
-    return { status: response.status, text: await response.text() };
+    return async () => {
+      const text = await response.text().catch(() => null);
+      return { status: response.status, text: text ?? '', isCut: text === null };
+    };
   };
+  const ask = async (session: string, body: object): Promise<Answered> => (await begin(session, body))();
   /** Sessions side by side, turn after turn, every second one as a stream. */
   const run = async (sessions: number, turns: number): Promise<void> => {
     const one = async (session: number): Promise<void> => {
@@ -99,5 +127,7 @@ export async function startEnvoy(t: TestContext, modes: Modes, options: RouterOp
     await Promise.all(Array.from({ length: sessions }, (_, session) => one(session)));
     await until('nothing is in flight', () => router.pipeline.inFlight.size === 0);
   };
-  return { router, engines, log, ask, run, startPicker, port };
+  return { router, engines, log, begin, ask, run, startPicker, port };
 }
+
+export type EnvoyScene = Awaited<ReturnType<typeof startEnvoy>>;

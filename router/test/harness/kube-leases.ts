@@ -6,6 +6,8 @@ export class FakeLeases {
   readonly leases = new Map<string, Lease>();
   /** In place of every answer about leases. */
   refusal: number | null = null;
+  /** Methods of the requests for leases. */
+  readonly asked: string[] = [];
   #version = 0;
 
   holderOf(name: string): string {
@@ -16,6 +18,7 @@ export class FakeLeases {
   serve(path: string, request: IncomingMessage, answer: ServerResponse): boolean {
     const found = /^\/apis\/coordination\.k8s\.io\/v1\/namespaces\/rl\/leases(?:\/(.+))?$/.exec(path);
     if (found === null) return false;
+    this.asked.push(request.method!);
     let text = '';
     request.on('data', (part) => (text += part));
     request.on('end', () => {
