@@ -19,7 +19,6 @@ import { startEnvoy, startPicker } from './stack.ts';
 const ENGINES = 4;
 /** All engines together hold about half of the sessions' contexts. */
 const KV_TOKENS = 40_000;
-const TIME_SCALE = 0.5;
 const shape: BatchShape = {
   sessions: 64,
   groupSize: 8,
@@ -37,6 +36,8 @@ const { values: flags } = parseArgs({
     policies: { type: 'string', default: 'rollout,least_inflight' },
     /** A binary of Envoy; without it 1.40 is installed, once, outside the checkout. */
     envoy: { type: 'string' },
+    /** Seconds that the engines take for a second of the model. */
+    'time-scale': { type: 'string', default: '0.5' },
     out: { type: 'string', default: 'out/envoy' },
   },
 });
@@ -62,7 +63,7 @@ async function runPolicy(policy: string, program: string): Promise<PolicyRun> {
   const stops: (() => Promise<void>)[] = [];
   try {
     for (let i = 0; i < ENGINES; i++)
-      engines.push(await spawnSimEngine({ kind: 'vllm', timeScale: TIME_SCALE, kvTokens: KV_TOKENS }));
+      engines.push(await spawnSimEngine({ kind: 'vllm', timeScale: Number(flags['time-scale']), kvTokens: KV_TOKENS }));
     const workerUrls = engines.map(({ url }) => url);
     const picker = await startPicker(workerUrls, policy, folder);
     stops.push(() => picker.child.stop());

@@ -9,7 +9,8 @@ const root = join(import.meta.dirname, '../../..');
 
 test('the example: no request fails, is lost or doubled, and sessions of rollout stay', { timeout: 180_000 }, (t) => {
   const out = temporaryFolder(t);
-  const run = spawnSync(process.execPath, ['examples/run.ts', 'envoy', '--out', out], { cwd: root, encoding: 'utf8' });
+  const args = ['examples/run.ts', 'envoy', '--time-scale', '0.25', '--out', out];
+  const run = spawnSync(process.execPath, args, { cwd: root, encoding: 'utf8' });
   assert.equal(run.status, 0, run.stdout + run.stderr);
   assert.match(run.stdout, /^rollout +(\d+) +\1 +\1 +\1 +\d+\.\d %/m);
   const boxes = readFileSync(join(out, 'batches.svg'), 'utf8').match(/height="2"/g)!;
