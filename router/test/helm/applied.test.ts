@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import { whyNotBuilt } from '../harness/built.ts';
 import { type Answer, Cluster } from '../k8s/cluster.ts';
-import { createPoolResource } from '../k8s/inference-pools.ts';
+import { createPoolResource, customResource } from '../k8s/inference-pools.ts';
 import { type Manifest, chart, helm, manifests } from './helm.ts';
 
 const skip =
@@ -25,47 +25,22 @@ const groups: Readonly<Record<string, string>> = {
 
 /** What the Prometheus operator installs, with the fields that the chart sets: others are refused. */
 const text = { type: 'string' };
-const serviceMonitors = {
-  apiVersion: 'apiextensions.k8s.io/v1',
-  kind: 'CustomResourceDefinition',
-  metadata: { name: 'servicemonitors.monitoring.coreos.com' },
-  spec: {
-    group: 'monitoring.coreos.com',
-    scope: 'Namespaced',
-    names: { kind: 'ServiceMonitor', plural: 'servicemonitors', singular: 'servicemonitor' },
-    versions: [
-      {
-        name: 'v1',
-        served: true,
-        storage: true,
-        schema: {
-          openAPIV3Schema: {
-            type: 'object',
-            properties: {
-              spec: {
-                type: 'object',
-                required: ['endpoints', 'selector'],
-                properties: {
-                  selector: {
-                    type: 'object',
-                    properties: { matchLabels: { type: 'object', additionalProperties: text } },
-                  },
-                  endpoints: {
-                    type: 'array',
-                    items: {
-                      type: 'object',
-                      properties: { port: text, path: text, interval: { ...text, pattern: '^[0-9]+(ms|s|m|h)$' } },
-                    },
-                  },
-                },
-              },
-            },
-          },
-        },
+const serviceMonitors = customResource('ServiceMonitor', 'monitoring.coreos.com', {
+  required: ['endpoints', 'selector'],
+  properties: {
+    selector: {
+      type: 'object',
+      properties: { matchLabels: { type: 'object', additionalProperties: text } },
+    },
+    endpoints: {
+      type: 'array',
+      items: {
+        type: 'object',
+        properties: { port: text, path: text, interval: { ...text, pattern: '^[0-9]+(ms|s|m|h)$' } },
       },
-    ],
+    },
   },
-};
+});
 
 const everything = [
   'options.service-discovery=true',
