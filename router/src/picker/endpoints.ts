@@ -33,7 +33,7 @@ function note(worker: Worker, address: string): string {
   return endpoint;
 }
 
-/** What the gateway has to be told beside the header: both say the same. */
+/** The gateway gets it beside the header: both must have the same value. */
 export const destinationMetadata = (endpoint: string): Struct => ({
   fields: { 'envoy.lb': { structValue: { fields: { [DESTINATION]: { stringValue: endpoint } } } } },
 });

@@ -56,7 +56,7 @@ const PART_BYTES = 60_000;
 
 /**
  * One request whose bytes a gateway moves: Envoy's filter `ext_proc` opens a stream for it and sends what it reads of the request and of the
- * response. The request takes all steps of the pipeline; in place of an attempt the gateway is told where to send it.
+ * response. The request takes all steps of the pipeline; in place of an attempt the gateway gets the endpoint of the worker.
  */
 export class PickedRequest implements Carrier {
   readonly #parts: PickerParts;

@@ -122,7 +122,7 @@ async function electionOf({ leaderElection, poolName = 'turnout' }: Config, log:
   const access = await findAccess().catch((error: unknown) => {
     throw new Error(`--leader-election: ${(error as Error).message}`, { cause: error });
   });
-  // The name of a pod is its host name; the rest tells two processes of one pod apart.
+  // The name of a pod is its host name; the rest distinguishes two processes of one pod.
   const identity = `${hostname()}_${randomUUID()}`;
   return new Leader({ access, find: findAccess, lease, identity, log });
 }

@@ -143,7 +143,7 @@ type Client = new (
   how: ReturnType<typeof credentials.createInsecure>,
 ) => { close(): void } & Record<string, (...args: any[]) => unknown>;
 
-/** Where the gateway is told to send it; null: not told. */
+/** The endpoint that the gateway gets; null: none. */
 export function destinationOf({ requestHeaders, requestBody, dynamicMetadata }: ProcessingResponse): string | null {
   const set = (requestHeaders ?? requestBody)?.response.headerMutation?.setHeaders ?? [];
   const found = set.find(({ header: { key } }) => key === 'x-gateway-destination-endpoint');

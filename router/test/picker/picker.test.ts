@@ -83,14 +83,14 @@ test('what a picker cannot do is refused: at the start, or where the gateway mak
   match(Buffer.from(immediateResponse.body).toString(), /request_body_mode/);
 });
 
-test('the gateway is told other engines to try, the least busy first, and only those of the subset', async (t) => {
+test('the gateway gets other engines to try, the least busy first, and only those of the subset', async (t) => {
   const { ask } = await startGateway(t, { workerUrls, policy: 'round_robin', pickerFallbacks: 2 });
   const first = ask({});
   const [busy] = destinationOf(await first.next())!.split(',');
   const second = ask({});
-  const told = destinationOf(await second.next())!.split(',');
-  deepEqual(told.toSorted(byText), ENDPOINTS);
-  equal(told[2], busy);
+  const endpoints = destinationOf(await second.next())!.split(',');
+  deepEqual(endpoints.toSorted(byText), ENDPOINTS);
+  equal(endpoints[2], busy);
   const limited = ask({ subset: ENDPOINTS.slice(1) });
   deepEqual(
     destinationOf(await limited.next())!

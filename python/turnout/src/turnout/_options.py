@@ -468,7 +468,7 @@ class RouterOptions(TypedDict, total=False):
     """Port of the gRPC health of the picker; 0 picks a free one. Default: 9003."""
 
     picker_fallbacks: int
-    """How many other engines the gateway is told, in the order in which it may try them where it retries. Needs a gateway that reads lists: Envoy's ORIGINAL_DST takes one address. Default: 0."""
+    """Number of other engines that the gateway gets beside the chosen one, in the order in which it may try them where it retries. Needs a gateway that reads lists: Envoy's ORIGINAL_DST takes one address. Default: 0."""
 
     picker_health_checking: bool
     """Serve the gRPC health on --picker-port too."""

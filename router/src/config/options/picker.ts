@@ -24,7 +24,7 @@ export const pickerOptions = {
   pickerFallbacks: option(
     '<count>',
     count.max(16).default(0),
-    "How many other engines the gateway is told, in the order in which it may try them where it retries. Needs a gateway that reads lists: Envoy's ORIGINAL_DST takes one address.",
+    "Number of other engines that the gateway gets beside the chosen one, in the order in which it may try them where it retries. Needs a gateway that reads lists: Envoy's ORIGINAL_DST takes one address.",
   ),
   pickerHealthChecking: option('', flag, 'Serve the gRPC health on --picker-port too.', { needsRestart: true }),
   leaderElection: option(
