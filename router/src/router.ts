@@ -21,9 +21,6 @@ import type { Pipeline } from './pipeline.ts';
 import type { Plugin } from './plugin.ts';
 import { TICK_MS } from './wire/listener.ts';
 
-/** How long an endpoint picker that ends answers gateways that have not noticed that it drains, or that another one leads. */
-const HANDOVER_MS = 3_000;
-
 export interface RouterParts {
   readonly plugins?: readonly Plugin[];
   readonly log?: Logger;
@@ -136,7 +133,7 @@ async function assemble(
     if (fleet.workers.length === 0 && discovery === null)
       log.info('no workers yet: give --worker-urls, or POST /add_worker');
     const reload = prepareReloads(path);
-    const close = closingOf(log, pipeline, ports.listeners, closers, picker === null ? 0 : HANDOVER_MS);
+    const close = closingOf(log, pipeline, ports.listeners, closers, () => picker?.isHandedOver ?? true);
     return {
       url,
       metricsUrl,

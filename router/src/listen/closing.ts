@@ -5,7 +5,7 @@ import type { Listener } from '../wire/listener.ts';
 import { setTimeout as delay } from 'node:timers/promises';
 
 /**
- * @param leastMs new requests are served for at least this long, as far as the grace period lasts
+ * @param mayEnd whether no new requests are expected; they are served until then, as far as the grace period lasts
  * @returns closes the router; a second call ends the grace period of the first
  */
 export function closingOf(
@@ -13,7 +13,7 @@ export function closingOf(
   pipeline: Pipeline,
   listeners: readonly Listener[],
   closers: Closers,
-  leastMs: number,
+  mayEnd: () => boolean,
 ): (graceMs?: number) => Promise<void> {
   let closing: Promise<void> | null = null;
   let isHurried = false;
@@ -24,7 +24,7 @@ export function closingOf(
       const requests = inFlight === 1 ? '1 request' : `${inFlight} requests`;
       log.info(`a second signal (Ctrl-C again) cuts the ${requests} in flight`);
     }
-    const cut = await drain(listeners, pipeline, graceMs, leastMs, () => isHurried);
+    const cut = await drain(listeners, pipeline, graceMs, mayEnd, () => isHurried);
     log[cut > 0 ? 'warn' : 'info']({ cut }, 'drained');
     await closers.close();
   }
@@ -52,7 +52,7 @@ async function drain(
   listeners: readonly Listener[],
   pipeline: Pipeline,
   graceMs: number,
-  leastMs: number,
+  mayEnd: () => boolean,
   isHurried: () => boolean,
 ): Promise<number> {
   for (const listener of listeners) listener.drain();
@@ -61,7 +61,7 @@ async function drain(
   const hasSentAll = (): boolean => listeners.every((listener) => listener.hasSentAll);
   const isEmpty = (): boolean => listeners.every(({ connections }) => connections.size === 0);
   const isOver = (): boolean => pipeline.inFlight.size === 0 && hasSentAll();
-  const isDone = (): boolean => isOver() && !hasTime(leastMs) && (isEmpty() || !hasTime(LAST_REQUEST_MS));
+  const isDone = (): boolean => isOver() && mayEnd() && (isEmpty() || !hasTime(LAST_REQUEST_MS));
   while (hasTime(graceMs) && !isDone()) {
     await delay(Math.min(LOOK_EVERY_MS, graceMs));
     if (!hasTime(LAST_REQUEST_MS)) for (const listener of listeners) listener.closeIdle();

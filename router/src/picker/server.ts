@@ -27,6 +27,8 @@ export interface Picker {
   readonly leader: Pick<Leader, 'isLeading'> | null;
   /** Before the process ends: another replica is to lead. */
   drain(): void;
+  /** After `drain`: gateways had the time to notice that this picker does not serve any more. */
+  readonly isHandedOver: boolean;
   close(): Promise<void>;
 }
 
@@ -103,13 +105,33 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
       '--picker-health-port',
     );
     log.info({ tls: config.pickerTls, health: healthAddress }, `endpoint picker listening on ${address}`);
-    return { address, healthAddress, leader, drain: () => leader?.release(), close };
+    let lastServingMs = 0;
+    let drainedMs = 0;
+    return {
+      address,
+      healthAddress,
+      leader,
+      drain() {
+        lastServingMs = drainedMs = performance.now();
+        leader?.release();
+      },
+      get isHandedOver() {
+        const nowMs = performance.now();
+        if (isServing() && nowMs - drainedMs < SUCCESSOR_MS) lastServingMs = nowMs;
+        return nowMs - lastServingMs >= HANDOVER_MS;
+      },
+      close,
+    };
   } catch (error) {
     await close();
     throw error;
   }
 }
 
+/** How long gateways may take to notice that a picker does not serve any more. */
+const HANDOVER_MS = 3_000;
+/** How long a leader that ends waits for another one. */
+const SUCCESSOR_MS = 15_000;
 /** How long streams that were ended may take to close. */
 const STREAM_END_MS = 1_000;
 /** Of a message, beside the body in it. */

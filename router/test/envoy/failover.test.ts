@@ -139,7 +139,7 @@ test('a leader that ends under load, fail closed: another picker leads, no reque
   const HEALTH =
     '      common_lb_config: { healthy_panic_threshold: { value: 0 } }\n' +
     '      health_checks:\n' +
-    '        - { timeout: 5s, interval: 0.1s, no_traffic_interval: 0.1s, unhealthy_threshold: 1, healthy_threshold: 1,\n' +
+    '        - { timeout: 60s, interval: 0.1s, no_traffic_interval: 0.1s, unhealthy_threshold: 1, healthy_threshold: 1,\n' +
     '            tls_options: { alpn_protocols: [h2] },\n' +
     '            grpc_health_check: { service_name: envoy.service.ext_proc.v3.ExternalProcessor } }\n';
   // As a Service of Kubernetes does with readiness probes: only the leader is asked.
