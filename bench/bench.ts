@@ -63,6 +63,10 @@ const verbs: Readonly<Record<string, Verb>> = {
     does: 'CPU of a decision as endpoint picker of a gateway; [requests] [rounds]',
     run: () => import('./picker/run.ts'),
   },
+  pickers: {
+    does: 'CPU, latency and makespan beside the endpoint pickers of llm-d and of the Gateway API, before an Envoy; --help',
+    run: () => import('./pickers/run.ts'),
+  },
   'radix-tree': {
     does: 'CPU of exact-token capture per request: the row radix-2k of "compare" alone; [requests] [rounds]',
     run: () => import('./radix-tree/run.ts'),

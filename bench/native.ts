@@ -96,6 +96,7 @@ export async function runLoad(
   const options: Record<string, string | number | undefined> = {
     port,
     connections: shape.connections,
+    rate: shape.rate,
     'body-bytes': shape.bodyBytes,
     events: shape.events,
     'event-bytes': shape.eventBytes,

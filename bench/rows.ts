@@ -2,6 +2,8 @@
 
 export interface LoadShape {
   readonly connections: number;
+  /** Requests a second, whatever the responses do; left out: each connection sends the next one after its response. */
+  readonly rate?: number;
   readonly bodyBytes: number;
   /** Events of the requested stream; left out for a JSON response. */
   readonly events?: number;

@@ -1,7 +1,8 @@
 // The load generator: a closed loop over keep-alive connections that checks every byte of every answer. Linux only.
 //   load --port P [--connections C] [--seconds S] [--requests N] [--body-bytes B] [--path /v1/completions]
-//        [--answer-bytes N | --answer-mib N | --events N --event-bytes N] [--first-id N] [--skip-ms N]
+//        [--rate R] [--answer-bytes N | --answer-mib N | --events N --event-bytes N] [--first-id N] [--skip-ms N]
 //        [--sessions N [--turns T] [--header "x-session-id: s%d"] [--last-turn-header "x-end: 1"]]
+// With --rate an open loop: so many requests a second, whatever the answers do, and a latency counts from the time when a request was due.
 // With --events the request asks for a stream of so many events. The ages of stamped events (`created`) are percentiles in the result,
 // but for those of the first --skip-ms.
 // A path with /chat/ in it gets messages, one with /generate a text, others a prompt.
@@ -23,13 +24,14 @@
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { ENGINES = 10 };
 enum { READ_MAX = 256 * 1024, IOV_MAX_USED = 64, MAX_ERRORS = 50, GRACE_S = 20, MAX_CONNECTING = 32 };
-enum phase { CONNECTING, ASKING, RESTING };
+enum phase { CONNECTING, ASKING, PARKED, RESTING }; // parked: until a request is due
 
 struct conn {
   int fd, wants_write;
@@ -53,7 +55,9 @@ static uint64_t body_bytes = 2048, max_requests = UINT64_MAX, first_id, sessions
 static uint32_t events, answer_mib; // no events: a JSON answer is expected
 static char tail[64];
 static size_t tail_len;
-static uint64_t answer_bytes_wanted;
+static uint64_t answer_bytes_wanted, rate, due_count, begin_us;
+static struct conn **parked;
+static int parked_count, timer = -1;
 static struct shape *answer = &answer_text;
 static const char *prompt_field; // what a body has before its prompt
 static char *engine_of_session; // that answered last
@@ -262,6 +266,33 @@ static void on_body(void *arg, const char *bytes, size_t n) {
   }
 }
 
+static void park(struct conn *c) {
+  c->phase = PARKED;
+  parked[parked_count++] = c;
+}
+
+// Sends the requests that are due, as far as there are free connections. At the end no connection waits any more.
+static void dispatch(void) {
+  for (uint64_t now = now_us(); parked_count; ) {
+    uint64_t due = begin_us + due_count * 1000000 / rate;
+    struct conn *c = parked[parked_count - 1];
+    if (c->phase == PARKED && may_ask() && due > now) return;
+    parked_count--;
+    if (c->phase != PARKED) continue; // it broke meanwhile
+    if (!may_ask()) {
+      rest(c);
+      continue;
+    }
+    due_count++;
+    if (ask(c)) {
+      error(c, "write failed");
+      reopen(c);
+    } else {
+      c->started_us = due;
+    }
+  }
+}
+
 static void record(struct conn *c) {
   if (latency_count == latency_cap) {
     latency_cap = latency_cap ? latency_cap * 2 : 1 << 16;
@@ -297,6 +328,8 @@ static void on_answer(struct conn *c) {
     reopen(c);
   } else if (!may_ask()) {
     rest(c);
+  } else if (rate) {
+    park(c);
   } else if (ask(c)) {
     error(c, "write failed");
     reopen(c);
@@ -307,7 +340,9 @@ static void on_readable(struct conn *c) {
   ssize_t n = read(c->fd, shared, sizeof shared);
   if (n < 0 && errno == EAGAIN) return;
   if (n <= 0) {
-    if (c->phase != RESTING) {
+    if (c->phase == PARKED) {
+      reopen(c);
+    } else if (c->phase != RESTING) {
       error(c, n ? "connection broke" : "connection ended before the answer did");
       reopen(c);
     } else {
@@ -336,6 +371,11 @@ static void on_writable(struct conn *c) {
     if (!failed && !may_ask()) {
       watch(c, 0);
       rest(c);
+      return;
+    }
+    if (!failed && rate) {
+      watch(c, 0);
+      park(c);
       return;
     }
     if (!failed && !ask(c)) return;
@@ -394,6 +434,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "--seconds")) seconds = atof(value);
     else if (!strcmp(name, "--requests")) max_requests = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--body-bytes")) body_bytes = strtoull(value, NULL, 10);
+    else if (!strcmp(name, "--rate")) rate = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--path")) path = value;
     else if (!strcmp(name, "--answer-bytes")) answer_bytes = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--answer-mib")) answer_bytes = (size_t)(answer_mib = (uint32_t)atoi(value)) << 20;
@@ -423,8 +464,18 @@ int main(int argc, char **argv) {
   if (sessions && !(engine_of_session = calloc(sessions, 1))) die("calloc");
   poller = epoll_create1(EPOLL_CLOEXEC);
   conns = calloc((size_t)connections, sizeof *conns);
-  if (!conns) die("calloc");
+  parked = calloc((size_t)connections, sizeof *parked);
+  if (!conns || !parked) die("calloc");
   uint64_t begin = now_us(), end = begin;
+  begin_us = begin;
+  if (rate) {
+    long ns = (long)(1000000000 / rate);
+    struct itimerspec each = {{ns / 1000000000, ns % 1000000000}, {ns / 1000000000, ns % 1000000000}};
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
+    timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (timer < 0 || timerfd_settime(timer, 0, &each, NULL)) die("timerfd");
+    epoll_ctl(poller, EPOLL_CTL_ADD, timer, &e);
+  }
   count_from_us = begin + skip_ms * 1000;
   if (seconds > 0) stop_us = begin + (uint64_t)(seconds * 1e6);
   for (int i = 0; i < connections; i++) conn_init(&conns[i]);
@@ -434,9 +485,13 @@ int main(int argc, char **argv) {
     int count = epoll_wait(poller, ready, 256, 1000);
     for (int i = 0; i < count; i++) {
       struct conn *c = ready[i].data.ptr;
-      if (ready[i].events & EPOLLOUT) on_writable(c);
+      uint64_t ticks;
+      if (!c) {
+        if (read(timer, &ticks, sizeof ticks) < 0 && errno != EAGAIN) die("timer");
+      } else if (ready[i].events & EPOLLOUT) on_writable(c);
       else on_readable(c);
     }
+    if (rate) dispatch();
     end = now_us();
     if (stop_us != UINT64_MAX && end > stop_us + GRACE_S * 1000000ull) {
       snprintf(first_error, sizeof first_error, "%d requests were never answered", asking);

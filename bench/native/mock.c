@@ -1,12 +1,12 @@
 // A mock inference engine: answers at once, or paced, with as little CPU as can be, so that what a benchmark measures is
 // the router in front of it. Linux only (epoll). One mode per process, since routers drop unknown headers and fields.
 //   mock --port P --mode json|sse|paced [--answer-bytes N] [--event-bytes N] [--interval-ms N] [--engine C]
-//        [--token-bytes N] [--tick-ms N]
+//        [--token-bytes N] [--tick-ms N] [--metrics 1]
 // json: one answer of N bytes, or of as many MiB as the prompt says. sse: all events at once, each its own HTTP chunk.
 // paced: one event per interval, with the time when it was sent (`created`); the engine looks at every tick which are due: with a tick
 // as long as the interval it sends them all at once. What the prompt says is its `n` (content.h): the number of events, or of MiB.
 // --engine is the character by which answers name their engine; --token-bytes says how many bytes of a prompt make one id of
-// the answer to vLLM's render call. The port is printed on stdout; 0 picks a free one.
+// the answer to vLLM's render call. --metrics answers GET /metrics as an idle vLLM does. The port is printed on stdout; 0 picks a free one.
 #define _GNU_SOURCE
 #include "content.h"
 #include "http1.h"
@@ -48,7 +48,7 @@ static enum mode mode = MODE_JSON;
 static uint64_t interval_ms = 10, tick_ms = 10, answer_bytes;
 static size_t token_bytes = 4;
 static char engine = '0';
-static int poller;
+static int poller, has_metrics;
 static struct conn **paced;
 static int paced_count, paced_cap;
 static char shared[READ_MAX];
@@ -175,6 +175,17 @@ static void answer_about(struct conn *c) {
   pend(c, about, sizeof about - 1);
 }
 
+// What pickers read of vLLM.
+static void answer_metrics(struct conn *c) {
+  static const char metrics[] =
+      "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"mock\"} 0\n"
+      "# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting{model_name=\"mock\"} 0\n"
+      "# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc{model_name=\"mock\"} 0\n"
+      "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"10000\"} 1\n";
+  pend_head(c, "text/plain; version=0.0.4", sizeof metrics - 1);
+  pend(c, metrics, sizeof metrics - 1);
+}
+
 // vLLM's render call: the prompt's token ids, one for every few bytes, so equal prefixes give equal ids.
 static void answer_render(struct conn *c) {
   int is_chat = c->is_chat;
@@ -200,7 +211,8 @@ static void answer_render(struct conn *c) {
 static void answer(struct conn *c) {
   int is_work = !strncmp(c->in.head, "POST ", 5) && (strstr(c->in.head, "completions") || strstr(c->in.head, "/generate"));
   if (!is_work) {
-    answer_about(c);
+    if (has_metrics && !strncmp(c->in.head, "GET /metrics", 12)) answer_metrics(c);
+    else answer_about(c);
   } else if (c->is_render) {
     answer_render(c);
   } else if (mode == MODE_JSON) {
@@ -339,6 +351,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(name, "--interval-ms")) interval_ms = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--tick-ms")) tick_ms = strtoull(value, NULL, 10);
     else if (!strcmp(name, "--engine")) engine = *value;
+    else if (!strcmp(name, "--metrics")) has_metrics = atoi(value);
     else if (!strcmp(name, "--token-bytes")) token_bytes = strtoull(value, NULL, 10);
     else return fprintf(stderr, "mock: unknown option %s\n", name), 2;
   }

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { parseDocument } from 'yaml';
+import { type Document, parseDocument } from 'yaml';
 import { type Child, startChild } from '../../bench/child.ts';
 import { freePort } from '../../router/test/harness/free-port.ts';
 
@@ -37,6 +37,8 @@ export interface EnvoyOptions {
   /** Port of the picker. */
   readonly picker: number;
   readonly folder: string;
+  /** Changes the configuration further. */
+  readonly edit?: (config: Document) => void;
 }
 
 export interface Envoy {
@@ -49,10 +51,12 @@ export interface Envoy {
 
 /** Starts an Envoy on free ports. Its responses name their engine: `x-turnout-worker`, as turnout does with `--worker-header`. */
 export async function startEnvoy(options: EnvoyOptions): Promise<Envoy> {
-  const { program, picker, folder } = options;
+  const { program, picker, folder, edit } = options;
   const [port, adminPort] = [await freePort(), await freePort()];
   const path = join(folder, 'envoy.yaml');
-  writeFileSync(path, configured(picker, port, adminPort));
+  const config = configured(picker, port, adminPort);
+  edit?.(config);
+  writeFileSync(path, config.toString());
   const words = ['-c', path, '--concurrency', '1', '--log-level', 'error', '--use-dynamic-base-id'];
   const child = startChild([program, ...words], join(folder, 'envoy.log'));
   const admin = `http://127.0.0.1:${adminPort}`;
@@ -70,7 +74,7 @@ export async function startEnvoy(options: EnvoyOptions): Promise<Envoy> {
 }
 
 /** `envoy.yaml` of this folder with these ports. */
-function configured(picker: number, port: number, adminPort: number): string {
+function configured(picker: number, port: number, adminPort: number): Document {
   const config = parseDocument(readFileSync(join(import.meta.dirname, 'envoy.yaml'), 'utf8'));
   const listener = ['static_resources', 'listeners', 0];
   const connections = [...listener, 'filter_chains', 0, 'filters', 0, 'typed_config'];
@@ -92,7 +96,7 @@ function configured(picker: number, port: number, adminPort: number): string {
   setPort(endpoint, picker);
   const worker = { header: { key: 'x-turnout-worker', value: 'http://%UPSTREAM_REMOTE_ADDRESS%' } };
   config.setIn([...connections, 'route_config', 'virtual_hosts', 0, 'response_headers_to_add'], [worker]);
-  return config.toString();
+  return config;
 }
 
 async function until(what: string, child: Child, isReady: () => Promise<boolean>): Promise<void> {

@@ -3,7 +3,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 
 /** A program that the tests build once, outside the checkout. */
-export function binary(folder: 'kube' | 'helm' | 'envoy' | 'ray', name: string): string {
+export function binary(folder: 'kube' | 'helm' | 'envoy' | 'ray' | 'pickers', name: string): string {
   const cache = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache');
   return join(process.env['TURNOUT_REAL_DIR'] ?? join(cache, 'turnout'), folder, 'bin', name);
 }
