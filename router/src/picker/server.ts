@@ -1,7 +1,15 @@
 import { randomUUID } from 'node:crypto';
+import type { ServerOptions as Http2Options } from 'node:http2';
 import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Server, ServerCredentials, type ServerDuplexStream, type ServiceDefinition, status } from '@grpc/grpc-js';
+import {
+  Server,
+  ServerCredentials,
+  type ServerDuplexStream,
+  type ServerOptions,
+  type ServiceDefinition,
+  status,
+} from '@grpc/grpc-js';
 import { serverCertificates } from '../config/certificates.ts';
 import type { Config } from '../config/options.ts';
 import { findAccess } from '../fleet/discover/kube-access.ts';
@@ -44,7 +52,7 @@ export interface PickerServerParts extends PickerParts {
 export async function startPicker(parts: PickerServerParts): Promise<Picker> {
   const { config, log, isDraining, discovery } = parts;
   const definitions = services();
-  const picker = new Server({
+  const picker = grpcServer({
     'grpc.max_concurrent_streams': 2 ** 31 - 1,
     // A buffered body is one message: gRPC's own limit is 4 MB. A reload does not change it.
     'grpc.max_receive_message_length': config.maxPayloadSize + MESSAGE_BYTES,
@@ -79,7 +87,7 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
   // A leader that drains serves until another replica leads.
   const isServing = (): boolean =>
     discovery?.isSynced !== false && (leader === null ? !isDraining() : leader.isLeading);
-  const health = new Server();
+  const health = grpcServer();
   const healthChecks = healthService(isServing);
   for (const server of config.pickerHealthChecking ? [picker, health] : [health])
     server.addService(definitions[HEALTH_SERVICE] as ServiceDefinition, healthChecks);
@@ -126,6 +134,20 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
     await close();
     throw error;
   }
+}
+
+/** So many streams may be reset on one connection, and so many more each second. */
+const RESETS = 1_000_000;
+
+/**
+ * Envoy resets the stream of each request at its end. Node.js closes a connection after 1,000 resets, when more than 33 a second follow: that
+ * is meant for clients that are not trusted. grpc-js (1.14) has no option for it.
+ */
+function grpcServer(options: ServerOptions = {}): Server {
+  const server = new Server(options);
+  const http2Options: Http2Options = server['commonServerOptions'];
+  http2Options.streamResetBurst = http2Options.streamResetRate = RESETS;
+  return server;
 }
 
 /** How long gateways may take to notice that a picker does not serve any more. */

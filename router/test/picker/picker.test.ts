@@ -131,6 +131,19 @@ test('a client that leaves before the response frees its place', async (t) => {
   await until('nothing is in flight', () => router.pipeline.inFlight.size === 0);
 });
 
+test('a gateway that resets the stream of each request, as Envoy does, keeps its connection', async (t) => {
+  const { ask, router } = await startGateway(t, { workerUrls });
+  const request = async (): Promise<void> => {
+    const processed = ask({});
+    ok(destinationOf(await processed.next()) !== null);
+    await processed.respond();
+    processed.stream.cancel();
+  };
+  // Node.js closes a connection after the first 1,000 resets.
+  for (let i = 0; i < 30; i++) await Promise.all(Array.from({ length: 50 }, request));
+  await until('nothing is in flight', () => router.pipeline.inFlight.size === 0);
+});
+
 test('the health of the service, as gateways ask it', async (t) => {
   const { healthOf } = await startGateway(t);
   for (const service of ['', 'liveness', 'readiness', 'envoy.service.ext_proc.v3.ExternalProcessor'])
