@@ -10,7 +10,7 @@ export interface Gateway {
   readonly url: string;
   readonly envoy: Child;
   readonly envoyVersion: string;
-  /** null: there is none. */
+  /** null: Envoy chooses. */
   readonly picker: Child | null;
   stop(): Promise<void>;
 }

@@ -1,4 +1,5 @@
 import type { RequestHead } from '../wire/request-head.ts';
+import { gatewayHeaders } from '../classify/gateway-headers.ts';
 import { type KeyPlace, headerKeyText } from '../classify/routing-keys.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
 
@@ -30,7 +31,7 @@ export interface Ticket<T> {
  */
 export class FairQueue<T> {
   size = 0;
-  /** Not empty each, the highest priority first. */
+  /** The highest priority first; none is empty. */
   readonly #bands: Band<T>[] = [];
 
   enter(item: T, key: string, priority = 0): Ticket<T> {
@@ -88,9 +89,6 @@ export class FairQueue<T> {
   }
 }
 
-/** Of the Gateway API Inference Extension; the second name is that of llm-d's picker since 2026. */
-const FAIRNESS_ID = ['x-gateway-inference-fairness-id', 'x-llm-d-inference-fairness-id'] as const;
-
 /**
  * The key of a request in the queue: its fairness id, else its tenant's, else its session's, else ''. Only headers are read, because the
  * body may not have arrived.
@@ -98,7 +96,7 @@ const FAIRNESS_ID = ['x-gateway-inference-fairness-id', 'x-llm-d-inference-fairn
 export function fairKeys(places: readonly KeyPlace[]): (head: RequestHead) => string {
   const inHeaders = places.filter((place) => place.in === 'header');
   const inOrder = [
-    ...FAIRNESS_ID.map((name) => ({ kind: 'fairness', name })),
+    ...gatewayHeaders.fairnessId.map((name) => ({ kind: 'fairness', name })),
     ...['tenant', 'session'].flatMap((kind) => inHeaders.filter((place) => place.kind === kind)),
   ];
   return (head) => {

@@ -1,7 +1,5 @@
+import { gatewayHeader, gatewayHeaders } from '../classify/gateway-headers.ts';
 import type { RequestHead } from '../wire/request-head.ts';
-
-/** Of the Gateway API Inference Extension; the second name is that of llm-d's picker since 2026. */
-const OBJECTIVE = ['x-gateway-inference-objective', 'x-llm-d-inference-objective'] as const;
 
 /** The priority of each objective, by its name. */
 export type Objectives = ReadonlyMap<string, number>;
@@ -16,11 +14,5 @@ export const objectivesOf = (entries: readonly string[]): Objectives =>
   );
 
 /** The priority of a request by the objective that it names; 0: it names none that is known. */
-export function priorityOf(head: RequestHead, objectives: Objectives): number {
-  if (objectives.size === 0) return 0;
-  for (const header of OBJECTIVE) {
-    const priority = objectives.get(head.get(header) ?? '');
-    if (priority !== undefined) return priority;
-  }
-  return 0;
-}
+export const priorityOf = (head: RequestHead, objectives: Objectives): number =>
+  objectives.size === 0 ? 0 : (objectives.get(gatewayHeader(head, gatewayHeaders.objective)) ?? 0);

@@ -98,10 +98,10 @@ export const groupOf = ({ group, head }: Pick<ExchangeView, 'group' | 'head'>): 
   group || headerKeyText(head.get('x-turnout-group') ?? '');
 
 /** The stored form of a key in a header. */
-export const headerKeyText = (value: string): string => boundedKey(decoded(value));
+export const headerKeyText = (value: string): string => boundedKey(utf8Header(value));
 
 /** Header values have one byte per character; clients mean UTF-8, as for the same key in a body. */
-function decoded(value: string): string {
+export function utf8Header(value: string): string {
   // A copy: a slice would keep the head, up to 64 KB, in memory as long as the session.
   if (!/[\x80-\xff]/.test(value)) return ` ${value}`.slice(1);
   try {

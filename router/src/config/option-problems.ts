@@ -113,6 +113,9 @@ export function discoveryProblem(config: Discovery): string {
 export function pickerProblem(config: Config): string {
   if (config.pickerPort === undefined)
     return config.leaderElection === undefined ? '' : '--leader-election has no effect without --picker-port';
+  // A replica that does not know of a swap would load the weights before it again.
+  if (config.leaderElection !== undefined && (config.swapSnapshots !== undefined || config.deployments.length > 0))
+    return '--leader-election: replicas do not share which weights the engines must have, so weight swaps (--swap-snapshots, deployments) need a single picker: leave --leader-election out, and give it --data-dir';
   const needsBytes = Object.entries({
     'prefill/decode pairs': pairKind(config) !== null,
     '--dp-aware': config.dpAware,

@@ -61,6 +61,8 @@ test('what is missing or not there yet is said before anything starts', async (t
   refused({ poolNamespace: 'rl' }, /^Error: --pool-namespace has no effect without --pool-name/);
   refused({ endpointTargetPorts: [8000] }, /^Error: --endpoint-target-ports has no effect without --service-discovery/);
   refused({ leaderElection: 'auto' }, /^Error: --leader-election has no effect without --picker-port/);
+  const swaps = { pickerPort: 0, leaderElection: 'auto', swapSnapshots: '/snapshots/{identity}' };
+  refused(swaps, /^Error: --leader-election: replicas do not share which weights.* need a single picker/);
   const run = turnout(t, [...PORTS, ...FOUND], {
     KUBECONFIG: '',
     HOME: '/nowhere',

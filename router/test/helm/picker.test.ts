@@ -115,6 +115,12 @@ suite('the Helm chart of an endpoint picker', { skip }, () => {
     await assert.rejects(manifests(...picker, ...set('picker.inferencePool.targetPorts={}')), /targetPorts/);
   });
 
+  test('replicas with weight swaps are refused, one replica is not', async () => {
+    const swaps = [...picker, ...set('options.swap-snapshots=/snapshots/{identity}')];
+    await assert.rejects(manifests(...swaps), /picker\.replicas: weight swaps .* need one replica/);
+    await manifests(...swaps, ...set('picker.replicas=1'));
+  });
+
   test('engines are scaled by requests that wait, and an eviction can be prevented', async () => {
     const all = await manifests(
       ...picker,

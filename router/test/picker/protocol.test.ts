@@ -2,6 +2,7 @@ import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { BODY_MODE } from '../../src/picker/messages.ts';
 import { metric } from '../admission/metric.ts';
+import { SNAPSHOTS, sceneOf, startSims } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
 import { type Asked, destinationOf, startGateway } from './gateway.ts';
 
@@ -181,6 +182,26 @@ test('a rewritten model decides which engines may serve it', async (t) => {
   processed.stream.write({ requestBody: { body: Buffer.from('{"model":"a"}'), endOfStream: true } });
   await processed.next();
   equal([...router.pipeline.inFlight][0]!.model, 'b');
+  await processed.end();
+});
+
+test('a rewritten model and the cache namespace of a swap are both in the body', async (t) => {
+  const engines = await startSims(t, ['vllm']);
+  const { ask, router, sendBody, bodyBack } = await startGateway(t, {
+    workerUrls: engines.map(({ url }) => url),
+    policy: 'round_robin',
+    swapSnapshots: SNAPSHOTS,
+    healthCheckTimeoutSecs: 60,
+  });
+  await (await sceneOf(router, engines)).swap('v1');
+  const headers = { ...json, 'x-gateway-model-name-rewrite': 'canary', 'x-session-id': 's' };
+  const processed = ask({ headers, body: ['x'], mode: BODY_MODE.fullDuplex });
+  sendBody(processed, ['{"seed": 9007199254740993, "model": "base", "prompt": "model"}']);
+  await processed.next();
+  match(
+    (await bodyBack(processed)).toString(),
+    /^\{"seed": 9007199254740993, "model": "canary", "prompt": "model", ?"cache_salt": ?"[^"]+"\}$/,
+  );
   await processed.end();
 });
 

@@ -33,6 +33,9 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- $_ := set $own "pool-name" (include "turnout.pool" .) }}
 {{- end }}
 {{- if include "turnout.isElected" . | eq "true" }}
+{{- if or (hasKey .Values.options "swap-snapshots") (hasKey .Values.options "deployments") }}
+{{- fail "picker.replicas: weight swaps (options.swap-snapshots, options.deployments) need one replica, because replicas do not share which weights the engines must have" }}
+{{- end }}
 {{- $_ := set $own "leader-election" (include "turnout.name" .) }}
 {{- end }}
 {{- end }}

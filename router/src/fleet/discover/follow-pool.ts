@@ -7,8 +7,8 @@ import type { Pod } from './pod.ts';
 import type { PodWorkers } from './pod-workers.ts';
 
 /**
- * Keeps the workers equal to the pods of the InferencePool of `--pool-name`. Without the pool there are none. When its selector or its ports
- * change, pods that belong to it before and after keep their workers.
+ * Keeps the workers equal to the pods of the InferencePool of `--pool-name`; while it does not exist, there are no workers. When its selector or
+ * its ports change, pods that belong to it before and after keep their workers.
  */
 export function followPool(
   kube: Kube,
@@ -25,14 +25,11 @@ export function followPool(
   function set(pool: InferencePool | null): void {
     const read = pool === null ? null : readPool(pool);
     const protocol = pool?.spec?.appProtocol ?? 'http';
-    const problem =
-      typeof read === 'string'
-        ? `${read}: the pods known so far stay`
-        : read === null
-          ? 'it does not exist: there are no workers until it does'
-          : protocol === 'http'
-            ? ''
-            : `its appProtocol is ${protocol}, and the router checks the health of engines with HTTP/1.1`;
+    let problem = '';
+    if (typeof read === 'string') problem = `${read}: the pods known so far stay`;
+    else if (read === null) problem = 'it does not exist: there are no workers until it does';
+    else if (protocol !== 'http')
+      problem = `its appProtocol is ${protocol}, and the router checks the health of engines with HTTP/1.1`;
     if (problem !== '' && problem !== logged) kube.log.warn(where, `InferencePool ${name}: ${problem}`);
     logged = problem;
     if (typeof read === 'string' || isDeepStrictEqual(read, current)) return;
