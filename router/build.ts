@@ -14,7 +14,7 @@ const root = import.meta.dirname;
 const workspace = join(root, '..');
 const dist = join(root, 'dist');
 
-/** What a user starts or imports, and what the router starts as a thread or process (`config/entry-file.ts`). */
+/** What a user starts or imports, and what the router starts as a thread or process (`threads/worker-thread.ts`). */
 const entries = [
   'index',
   'cli/main',

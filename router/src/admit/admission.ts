@@ -1,3 +1,4 @@
+import { gatewayHeader, gatewayHeaders } from '../classify/gateway-headers.ts';
 import type { Config } from '../config/options.ts';
 import { asksMetadata } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
@@ -7,7 +8,6 @@ import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import { FairQueue, type Ticket } from './fair-queue.ts';
 import type { HeapGuard } from './heap-guard.ts';
-import { type Objectives, objectivesOf, priorityOf } from './objectives.ts';
 import { Pace, RateLimit, boundedSecs } from './rates.ts';
 
 export interface AdmissionOptions {
@@ -20,7 +20,8 @@ export interface AdmissionOptions {
   readonly rateBurst: number;
   readonly queueSize: number;
   readonly queueTimeoutMs: number;
-  readonly objectives: Objectives;
+  /** The priority of each objective, by its name. */
+  readonly objectives: ReadonlyMap<string, number>;
 }
 
 export const admissionOptions = (config: Config): AdmissionOptions => ({
@@ -32,6 +33,15 @@ export const admissionOptions = (config: Config): AdmissionOptions => ({
   queueTimeoutMs: config.queueTimeoutSecs * 1000,
   objectives: objectivesOf(config.objectives),
 });
+
+/** @param entries `name=priority` each, as `--objectives` has them */
+const objectivesOf = (entries: readonly string[]): AdmissionOptions['objectives'] =>
+  new Map(
+    entries.map((entry) => {
+      const at = entry.lastIndexOf('=');
+      return [entry.slice(0, at), Number(entry.slice(at + 1))];
+    }),
+  );
 
 /**
  * Bodies up to this size are read while their request is queued, because a disconnect is only noticed by reading. Larger ones are read
@@ -127,7 +137,7 @@ export class Admission {
     } else if (this.#fleet.eligible.length === 0) goOn(x, this.#parts.noAvailableWorkers());
     else if (this.#queue.size >= this.#options.queueSize) goOn(x, this.#full());
     else {
-      const priority = priorityOf(x.head, this.#options.objectives);
+      const priority = this.#priorityOf(x.head);
       if (priority < 0) goOn(x, this.#notQueued());
       else this.#wait(x, goOn, priority);
     }
@@ -162,6 +172,12 @@ export class Admission {
     if (this.#parts.models?.areSeveral === true) return true;
     // Requests at workers that are not eligible take no capacity of the others.
     return this.#inside - strandedInFlight < workerMaxInflight * eligible.length;
+  }
+
+  /** By the objective that the request names; 0: it names none that is known. */
+  #priorityOf(head: RequestHead): number {
+    const { objectives } = this.#options;
+    return objectives.size === 0 ? 0 : (objectives.get(gatewayHeader(head, gatewayHeaders.objective)) ?? 0);
   }
 
   #wait(x: Exchange, goOn: GoOn, priority: number): void {

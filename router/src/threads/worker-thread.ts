@@ -1,5 +1,5 @@
+import { existsSync } from 'node:fs';
 import { type Transferable, Worker } from 'node:worker_threads';
-import { entryFile } from '../config/entry-file.ts';
 import { bufferOf } from '../kit/bytes.ts';
 import { copied } from '../kit/copy-slices.ts';
 import { type Call, type Calls, type Reply, buffersIn, memoryIn, sendEach } from './serve-calls.ts';
@@ -52,7 +52,7 @@ export class WorkerThread<C extends Calls> {
   #isOver = false;
   #isClosed = false;
 
-  /** @param program the thread's module, as for `entryFile` */
+  /** @param program the thread's module, below `src`, without extension: `forward/bodies-in-thread` */
   constructor(program: string, options: ThreadOptions<C> = {}) {
     this.#program = program;
     this.#options = options;
@@ -234,3 +234,9 @@ function withBuffers<T>(value: T): T {
 /** `then` is called at once if the value is no promise. */
 export const after = <T, R>(value: T | Promise<T>, then: (value: T) => R | Promise<R>): R | Promise<R> =>
   value instanceof Promise ? value.then(then) : then(value);
+
+/** `.ts` in the repository, `.js` in the built package, whose shared code is one folder below `dist` as this file is one below `src`. */
+function entryFile(path: string): URL {
+  const source = new URL(`../${path}.ts`, import.meta.url);
+  return existsSync(source) ? source : new URL(`../${path}.js`, import.meta.url);
+}
