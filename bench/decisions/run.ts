@@ -6,13 +6,13 @@ import type { PolicyName } from '../../router/src/config/options/policy-names.ts
 import { memoryUsed } from '../../router/test/harness/memory-used.ts';
 import { machine } from '../machine.ts';
 import { median } from '../median.ts';
-import { Scene } from './scene.ts';
+import { ENOUGH_KV_TOKENS, Scene } from './scene.ts';
 
 const { values } = parseArgs({
   options: {
     policies: { type: 'string', default: 'rollout,cache_aware' },
-    /** WORKERS:SESSIONS */
-    scenes: { type: 'string', default: '4:64,400:6400,1000:16000,1000:250000' },
+    /** WORKERS:SESSIONS, or WORKERS:SESSIONS:KV_TOKENS where so few that turns are held */
+    scenes: { type: 'string', default: '4:64,400:6400,400:6400:6000,1000:16000,1000:250000' },
     rounds: { type: 'string', default: '15' },
     decisions: { type: 'string', default: '4000' },
   },
@@ -26,8 +26,8 @@ const heapBytes = async (): Promise<number> => {
 };
 
 /** A function of its own, so that nothing keeps the scene before in memory. */
-async function measure(name: PolicyName, workers: number, sessions: number): Promise<string> {
-  const scene = new Scene(name, workers, sessions);
+async function measure(name: PolicyName, workers: number, sessions: number, kvTokens?: number): Promise<string> {
+  const scene = new Scene(name, workers, sessions, kvTokens ?? ENOUGH_KV_TOKENS);
   const empty = await heapBytes();
   scene.openAll();
   const each = ((await heapBytes()) - empty) / sessions;
@@ -41,7 +41,7 @@ async function measure(name: PolicyName, workers: number, sessions: number): Pro
 console.log(machine());
 for (const name of values.policies.split(',')) {
   for (const scene of values.scenes.split(',')) {
-    const [workers = 0, sessions = 0] = scene.split(':').map(Number);
-    console.log(await measure(name as PolicyName, workers, sessions));
+    const [workers = 0, sessions = 0, kvTokens] = scene.split(':').map(Number);
+    console.log(await measure(name as PolicyName, workers, sessions, kvTokens));
   }
 }

@@ -1,6 +1,8 @@
 // A policy, a fleet and open sessions in one process, without sockets.
 import { policies } from '../../router/src/choose/built-in-policies.ts';
 import { Chooser } from '../../router/src/choose/choose.ts';
+import type { Policy } from '../../router/src/choose/policy.ts';
+import { RankedRequests } from '../../router/src/choose/ranked-requests.ts';
 import { PolicyTable } from '../../router/src/choose/policy-table.ts';
 import { SessionHomes } from '../../router/src/choose/session-homes.ts';
 import { memoryStore } from '../../router/src/choose/state.ts';
@@ -23,7 +25,7 @@ const TURNS = 8;
 /** Requests in flight at each worker: their number on average. */
 const IN_FLIGHT_EACH = 4;
 /** Room for all sessions: none is held. */
-const KV_TOKENS = 4_000_000;
+export const ENOUGH_KV_TOKENS = 4_000_000;
 
 interface Session {
   readonly id: string;
@@ -37,20 +39,25 @@ const mixed = (a: number, b: number): number => Math.imul(a ^ Math.imul(b + 1, 0
 /** Turns of sessions in random order. A session that ends is replaced by a new one. */
 export class Scene {
   readonly #random: Random = seededRandom(1);
+  readonly #fleet: Fleet;
+  readonly #policy: Policy;
   readonly #table: PolicyTable;
   readonly #chooser: Chooser;
   readonly #sessions: Session[] = [];
   readonly #inFlight: PlacedRequest[] = [];
   readonly #window: number;
+  /** Held turns, and the slot of each. */
+  readonly #ranked = new RankedRequests();
+  readonly #slots = new Map<PlacedRequest, number>();
   #opened = 0;
   #nowMs = 0;
-  held = 0;
 
-  constructor(name: PolicyName, workers: number, sessions: number) {
-    const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
-    for (let i = 0; i < workers; i++) (fleet.add(`http://engine-${i}:1`) as Worker).kvTokens = KV_TOKENS;
+  /** @param kvTokens of each worker */
+  constructor(name: PolicyName, workers: number, sessions: number, kvTokens: number) {
+    const fleet = (this.#fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null }));
+    for (let i = 0; i < workers; i++) (fleet.add(`http://engine-${i}:1`) as Worker).kvTokens = kvTokens;
     const store = memoryStore();
-    const policy = policies[name]({
+    this.#policy = policies[name]({
       fleet,
       random: this.#random,
       options: loadConfig({}, {}, undefined),
@@ -60,7 +67,7 @@ export class Scene {
       trace: null,
       warn: () => {},
     });
-    this.#table = new PolicyTable({ name, policy });
+    this.#table = new PolicyTable({ name, policy: this.#policy });
     const homes = new SessionHomes(
       () => this.#nowMs,
       () => 3_600_000,
@@ -68,6 +75,10 @@ export class Scene {
     this.#chooser = new Chooser(fleet, this.#table, { homes, explains: 'sessions' });
     this.#window = IN_FLIGHT_EACH * workers;
     for (let i = 0; i < sessions; i++) this.#sessions.push(this.#newSession());
+  }
+
+  get held(): number {
+    return this.#ranked.size;
   }
 
   /** Every session has its first turn. */
@@ -88,7 +99,7 @@ export class Scene {
     this.#nowMs += 1;
     const choice = this.#chooser.place(x);
     if (choice === null || !('legs' in choice)) {
-      this.held++;
+      this.#slots.set(x, this.#ranked.add(x, this.#policy.heldRank!(x)));
       return;
     }
     this.#inFlight.push(x);
@@ -107,6 +118,19 @@ export class Scene {
     x.outcome = 'complete';
     x.status = 200;
     this.#chooser.released(x);
+    this.#retryHeld();
+  }
+
+  /** As the router's hold queue. */
+  #retryHeld(): void {
+    while (this.held > 0) {
+      const x = this.#policy.nextHeld!(this.#ranked, this.#fleet.eligible);
+      if (x === null) return;
+      this.#ranked.delete(this.#slots.get(x)!);
+      this.#slots.delete(x);
+      this.#decide(x);
+      if (this.#slots.has(x)) return;
+    }
   }
 
   #anyTurn(): PlacedRequest {

@@ -2,6 +2,7 @@
 import { Chooser } from '../../router/src/choose/choose.ts';
 import { policies } from '../../router/src/choose/built-in-policies.ts';
 import type { Hold } from '../../router/src/choose/policy.ts';
+import { RankedRequests } from '../../router/src/choose/ranked-requests.ts';
 import { PolicyTable } from '../../router/src/choose/policy-table.ts';
 import { type StateStore, memoryStore } from '../../router/src/choose/state.ts';
 import { loadConfig } from '../../router/src/config/load.ts';
@@ -34,6 +35,8 @@ interface HeldRequest {
   readonly request: Request;
   /** When it is sent although there is no room, in seconds. */
   readonly until: number;
+  /** In the order of ranks. */
+  readonly slot: number;
 }
 
 class ShippedPolicy implements SimPolicy {
@@ -47,6 +50,7 @@ class ShippedPolicy implements SimPolicy {
   readonly #requests = new Map<number, PlacedRequest>();
   /** In the order in which they were first held. */
   readonly #held = new Map<PlacedRequest, HeldRequest>();
+  readonly #ranked = new RankedRequests();
 
   /** @param batch prefix of session ids, so that batches do not share sessions */
   constructor(host: PolicyHost, name: PolicyName, options: ShippedOptions, store: StateStore, batch: string) {
@@ -76,7 +80,7 @@ class ShippedPolicy implements SimPolicy {
     const choice = this.#choose(x);
     if (typeof choice === 'number') return choice;
     const until = this.#host.now + choice.maxMs / 1000;
-    this.#held.set(x, { request, until });
+    this.#hold(x, request, until);
     this.#host.pumpAt(until);
     return null;
   }
@@ -134,9 +138,8 @@ class ShippedPolicy implements SimPolicy {
       this.#send(x, request);
     }
     const [, { policy }] = this.#table.entries()[Symbol.iterator]().next().value!;
-    const held = { [Symbol.iterator]: () => this.#held.keys() };
     while (this.#held.size > 0) {
-      const x = policy.nextHeld?.(held, this.#fleet.eligible) ?? null;
+      const x = policy.nextHeld?.(this.#ranked, this.#fleet.eligible) ?? null;
       if (x === null) return;
       if (!this.#send(x, this.#held.get(x)!.request)) return;
     }
@@ -149,10 +152,20 @@ class ShippedPolicy implements SimPolicy {
   /** @returns whether the held request could be sent */
   #send(x: PlacedRequest, request: Request): boolean {
     const engine = this.#choose(x);
-    if (typeof engine !== 'number') return false;
+    const { until, slot } = this.#held.get(x)!;
+    this.#ranked.delete(slot);
+    if (typeof engine !== 'number') {
+      this.#hold(x, request, until);
+      return false;
+    }
     this.#held.delete(x);
     this.#host.send(request, engine);
     return true;
+  }
+
+  #hold(x: PlacedRequest, request: Request, until: number): void {
+    const slot = this.#ranked.add(x, x.placer!.heldRank?.(x) ?? 0);
+    this.#held.set(x, { request, until, slot });
   }
 
   #choose(x: PlacedRequest): number | Hold {

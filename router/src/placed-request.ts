@@ -70,10 +70,12 @@ export interface Activity {
 export interface Placer<X extends PlacedRequest = PlacedRequest> {
   /** A request that it placed has ended (`x.outcome`), or an attempt has failed and another may follow (`x.outcome` is null). */
   ended?(x: X, worker: Worker): void;
+  /** Asked once each time that a request is held: `nextHeld` gets those with the highest rank first. Left out: in the order of arrival. */
+  heldRank?(x: X): number;
   /**
    * The held request to place next; null: none can be placed now. Left out: the first one.
    *
-   * @param held those that may go to the same workers
+   * @param held those that may go to the same workers, in order: there may be very many
    * @param workers these workers, as far as they are eligible now
    */
   nextHeld?(held: Iterable<X>, workers: readonly Worker[]): PlacedRequest | null;

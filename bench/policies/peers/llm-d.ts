@@ -2,7 +2,7 @@ import type { Request } from '../workload.ts';
 import { IndexedPolicy } from './router-view.ts';
 
 /**
- * llm-d's default weights: 2 for the prefix match, 1 for free KV memory, 1 for a short queue. It reads the engines'
+ * The default weights of llm-d 0.10.0: 3 for the prefix match, 2 for free KV memory, 2 for a short queue. It reads the engines'
  * metrics, here without the delay that scraping has.
  */
 export class LlmD extends IndexedPolicy {
@@ -16,7 +16,7 @@ export class LlmD extends IndexedPolicy {
       const prefix = this.matched(request, engine) / request.promptTokens;
       const memory = 1 - usedTokens / engineOptions.kvTokens;
       const queue = longest === shortest ? 1 : (longest - waitingCount) / (longest - shortest);
-      return -(2 * prefix + memory + queue + 1e-6 * random());
+      return -(3 * prefix + 2 * memory + 2 * queue + 1e-6 * random());
     });
     this.learn(request.segments, best);
     return best;

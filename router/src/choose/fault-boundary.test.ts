@@ -17,6 +17,7 @@ test('whatever a policy throws: it is reported, and only choose throws on', () =
     choose: fail,
     begun: fail,
     ended: fail,
+    heldRank: fail,
     nextHeld: fail,
     sessionEnded: fail,
     flushed: fail,
@@ -32,6 +33,7 @@ test('whatever a policy throws: it is reported, and only choose throws on', () =
   assert.throws(() => policy.choose(x, workers), /on purpose/);
   policy.begun!(x, workers[0]!);
   policy.ended!(x, workers[0]!);
+  assert.equal(policy.heldRank!(x), 0);
   // Whoever waits is asked, first come first, rather than never.
   assert.equal(policy.nextHeld!([x, exchangeOf()], []), x);
   assert.equal(policy.nextHeld!([], []), null);
@@ -43,6 +45,7 @@ test('whatever a policy throws: it is reported, and only choose throws on', () =
     'choose',
     'begun',
     'ended',
+    'heldRank',
     'nextHeld',
     'nextHeld',
     'sessionEnded',

@@ -5,7 +5,7 @@ import type { ResultChecks } from './result-checks.ts';
 
 const nothing = (): void => {};
 /** First come, first served, so that no held request starves when the policy's own order fails. */
-const firstOf = (held: Iterable<PlacedRequest>): PlacedRequest | null => [...held][0] ?? null;
+const firstOf = ([first]: Iterable<PlacedRequest>): PlacedRequest | null => first ?? null;
 
 /** `count`: how often this method of the policy has failed by now. */
 export type OnFault = (where: keyof Policy, error: unknown, count: number) => void;
@@ -51,6 +51,7 @@ export function withFaultBoundary(
     begun: calm('begun', policy.begun, nothing),
     ended: calm('ended', policy.ended, nothing),
     knowsSession: calm('knowsSession', policy.knowsSession, () => false),
+    heldRank: calm('heldRank', policy.heldRank, () => 0),
     nextHeld: calm('nextHeld', policy.nextHeld, firstOf),
     sessionEnded: calm('sessionEnded', policy.sessionEnded, () => false),
     homeOf: calm('homeOf', policy.homeOf, () => null),

@@ -13,7 +13,7 @@ import { HoldQueue } from './hold-queue.ts';
 import { PolicyTable } from './policy-table.ts';
 
 test('held turns of a model whose workers have no room delay no turn of another model', async (t) => {
-  const s = scene(0);
+  const s = scene(0, { retryHeld: () => queue.retryHeld() });
   const models = new FleetModels(s.fleet, { timeoutMs: 1_000, isEnabled: false }, () => {});
   const add = (model: string): Worker => {
     const worker = s.fleet.add(`http://${model}:1`, { labels: { model_id: model } }) as Worker;
@@ -34,14 +34,19 @@ test('held turns of a model whose workers have no room delay no turn of another 
     held.add(x);
     queue.hold(x, choice.hold, choice.maxMs, x.placer!, () => choose(x), assert.fail);
   };
-  const first = (model: string, i: number): Exchange => {
-    const name = `${model} ${i}`;
-    const x = exchangeOf({ session: name, model, prompt: promptOf(text(name, 3_000), 'prompt') });
-    choose(x);
-    s.context.clock.nowMs += 1_000;
-    return x;
+  const six = async (model: string): Promise<Exchange[]> => {
+    const turns: Exchange[] = [];
+    for (let i = 0; i < 6; i++) {
+      const name = `${model} ${i}`;
+      const x = exchangeOf({ session: name, model, prompt: promptOf(text(name, 3_000), 'prompt') });
+      turns.push(x);
+      choose(x);
+      await nextTick();
+      s.context.clock.nowMs += 1_000;
+    }
+    return turns;
   };
-  const all = ['full', 'roomy'].map((model) => Array.from({ length: 6 }, (_, i) => first(model, i)));
+  const all = [await six('full'), await six('roomy')];
   const [ofFull, ofRoomy] = all.map((turns) => turns.filter((x) => held.has(x)));
   assert.ok(ofFull!.length > 0 && ofRoomy!.length > 0);
   assert.ok(all[0]!.concat(all[1]!).every((x) => x.placement === null || [full, roomy].includes(x.worker!)));

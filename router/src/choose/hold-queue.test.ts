@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { test } from 'node:test';
 import { Exchange } from '../exchange.ts';
+import type { Placer } from '../placed-request.ts';
 import type { ResultListener } from '../wire/result.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';
@@ -186,6 +187,31 @@ test('nothing is placed while all workers are full; with room for few, the holde
     ['a', 'b'].map((name) => asked.filter((each) => each === name).length),
     [2, 2],
   );
+});
+
+test('a policy that ranks gets the highest rank first, and of one rank the oldest; one that leaves is not among them', async () => {
+  const queue = new HoldQueue();
+  const ranks = new Map<Exchange, number>();
+  let shown: (number | undefined)[] = [];
+  const ranking: Placer = {
+    ...policy,
+    heldRank: (x) => ranks.get(x as Exchange)!,
+    nextHeld(held) {
+      shown = Array.from(held, (x) => ranks.get(x as Exchange));
+      return null;
+    },
+  };
+  const held = [3, 1, 2, 1.00000000001, 5, 4].map((rank) => {
+    const x = makeExchange();
+    ranks.set(x, rank);
+    queue.hold(x, 'busy', LONG_MS, ranking, never, never);
+    return x;
+  });
+  queue.leave(held[4]!);
+  queue.retryHeld();
+  await nextTick();
+  assert.deepEqual(shown, [4, 3, 2, 1, 1.00000000001]);
+  for (const x of held) queue.leave(x);
 });
 
 test('each holder has a maximum of its own', async () => {

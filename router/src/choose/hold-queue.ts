@@ -1,6 +1,7 @@
 import type { PlacedRequest, Placer, StateKey } from '../placed-request.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
+import { RankedRequests } from './ranked-requests.ts';
 
 /** The eligible workers that may get a request, and a key that requests with the same workers share. */
 export interface WorkerSet {
@@ -18,6 +19,8 @@ interface Holds {
 
 interface Held {
   readonly link: ListNode<PlacedRequest>;
+  /** In `queue.ranked`; -1: the holder does not rank. */
+  readonly slot: number;
   readonly queue: SetQueue;
   readonly reason: string;
   readonly sinceMs: number;
@@ -30,6 +33,8 @@ interface SetQueue {
   readonly holder: Placer;
   readonly key: string;
   readonly held: LinkedList<PlacedRequest>;
+  /** The same by rank; null: the holder does not rank. */
+  readonly ranked: RankedRequests | null;
 }
 
 const ANY: WorkerSet = { key: '', workers: [] };
@@ -104,7 +109,7 @@ export class HoldQueue {
     this.size++;
     const sinceMs = performance.now();
     const queue = this.#queueFor(x, holder);
-    holds.now = { link: queue.held.push(x), queue, reason, sinceMs, retry, timer };
+    holds.now = { ...linked(x, queue), reason, sinceMs, retry, timer };
     // A request that is asked again stays held, but its entry is new.
     x.waiting = { phase: 'held', reason, sinceMs: sinceMs - x.heldMs, limitMs: x.heldMs + leftMs };
     x.activity = { abort: () => this.leave(x) };
@@ -162,12 +167,16 @@ export class HoldQueue {
     let queues = this.#queues.get(holder);
     if (queues === undefined) this.#queues.set(holder, (queues = new Map()));
     let queue = queues.get(key);
-    if (queue === undefined) queues.set(key, (queue = { holder, key, held: new LinkedList() }));
+    if (queue === undefined) {
+      const ranked = holder.heldRank === undefined ? null : new RankedRequests();
+      queues.set(key, (queue = { holder, key, held: new LinkedList(), ranked }));
+    }
     return queue;
   }
 
-  #unlink({ link, queue: { holder, key, held } }: Held): void {
+  #unlink({ link, slot, queue: { holder, key, held, ranked } }: Held): void {
     held.remove(link);
+    ranked?.delete(slot);
     if (held.size > 0) return;
     const queues = this.#queues.get(holder)!;
     queues.delete(key);
@@ -183,7 +192,7 @@ export class HoldQueue {
     for (const entry of entries.toSorted((a, b) => a.sinceMs - b.sinceMs)) {
       const x = entry.link.value;
       const queue = this.#queueFor(x, holder);
-      x.state(this.#holds)!.now = { ...entry, link: queue.held.push(x), queue };
+      x.state(this.#holds)!.now = { ...entry, ...linked(x, queue) };
     }
   }
 
@@ -198,11 +207,11 @@ export class HoldQueue {
   }
 
   #askInOrder(queue: SetQueue): void {
-    const { holder, held } = queue;
+    const { holder, held, ranked } = queue;
     const set = comparesItself(holder) || held.first === null ? ANY : this.#setOf(held.first.value);
     if (set === NO_SET) return this.#retryAll(queue);
     while (held.size > 0 && !this.#isClosed(holder)) {
-      const x = holder.nextHeld!(held, set.workers);
+      const x = holder.nextHeld!(ranked ?? held, set.workers);
       if (x === null) return;
       this.#ask(x);
       // The exchange is held again, and would be the next one forever.
@@ -225,3 +234,10 @@ export class HoldQueue {
 
 /** All that it holds is in one queue. */
 const comparesItself = ({ nextHeld, isLimit }: Placer): boolean => nextHeld === undefined || isLimit === true;
+
+/** Adds an exchange to a queue. */
+const linked = (x: PlacedRequest, queue: SetQueue): Pick<Held, 'link' | 'slot' | 'queue'> => ({
+  link: queue.held.push(x),
+  slot: queue.ranked?.add(x, queue.holder.heldRank!(x)) ?? -1,
+  queue,
+});

@@ -84,7 +84,8 @@ test('a hold of either holds, and its own order of those that wait counts', () =
     each.roles = ['prefill', 'decode'];
     assert.equal(pair.choose(each, [p0, d0]), hold);
   }
-  assert.equal(pair.nextHeld!([x, y], [p0, d0]), y);
+  assert.equal(x.placer, y.placer);
+  assert.equal(x.placer!.nextHeld!([x, y], [p0, d0]), y);
   isFull = false;
   assert.ok('legs' in pair.choose(y, [p0, d0]));
 });

@@ -1,4 +1,4 @@
-import type { PlacedRequest } from '../placed-request.ts';
+import type { PlacedRequest, Placer } from '../placed-request.ts';
 import type { Role, Worker } from '../fleet/worker.ts';
 import { type Hold, type Policy, sumOfSizes } from './policy.ts';
 import { type NamedPolicy, strength } from './policy-table.ts';
@@ -9,8 +9,6 @@ type Half = 'prefill' | 'decode';
 class Notes {
   readonly owner: Policy;
   readonly of: Record<Half, unknown> = { prefill: null, decode: null };
-  /** The policy that holds the exchange. */
-  heldBy: Half | null = null;
 
   constructor(owner: Policy) {
     this.owner = owner;
@@ -46,23 +44,39 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
     }
   }
 
-  /** The next request among those that one of the two holds. */
-  function nextOf(half: Half, held: readonly PlacedRequest[], workers: readonly Worker[]): PlacedRequest | null {
-    if (held.length === 0) return null;
-    const policy = of[half];
-    if (policy.nextHeld === undefined) return held[0]!;
-    const notes = held.map(notesOf);
-    for (const [i, x] of held.entries()) x.policyState = notes[i]!.of[half];
+  /** The next request among those that one of the two holds. It may look at a few of very many: only those get its state. */
+  function nextOf(half: Half, held: Iterable<PlacedRequest>, workers: readonly Worker[]): PlacedRequest | null {
+    const seen = new Map<PlacedRequest, Notes>();
+    function* withState(): Generator<PlacedRequest> {
+      for (const x of held) {
+        if (!seen.has(x)) {
+          const notes = notesOf(x);
+          seen.set(x, notes);
+          x.policyState = notes.of[half];
+        }
+        yield x;
+      }
+    }
     try {
-      return policy.nextHeld(held, ofRole(workers, half));
+      return of[half].nextHeld!({ [Symbol.iterator]: withState }, ofRole(workers, half));
     } finally {
-      for (const [i, x] of held.entries()) {
-        notes[i]!.of[half] = x.policyState;
-        x.policyState = notes[i]!;
+      for (const [x, notes] of seen) {
+        notes.of[half] = x.policyState;
+        x.policyState = notes;
       }
     }
   }
 
+  /** Holds for one of the two, in its order. */
+  function holderFor(half: Half): Placer {
+    const { nextHeld, heldRank } = of[half];
+    return {
+      ...(nextHeld && { nextHeld: (held, workers) => nextOf(half, held, workers) }),
+      ...(heldRank && { heldRank: (x) => as(half, x, () => heldRank(x)) }),
+    };
+  }
+
+  const holders: Readonly<Record<Half, Placer>> = { prefill: holderFor('prefill'), decode: holderFor('decode') };
   const rolesOf = (x: PlacedRequest): readonly Role[] => x.roles ?? ['prefill', 'decode'];
   const ofRole = (workers: readonly Worker[], role: Role): readonly Worker[] =>
     workers.filter((worker) => worker.role === role);
@@ -79,7 +93,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
           policy.choose(x, ofRole(workers, role)),
         );
         if ('hold' in choice) {
-          notesOf(x).heldBy = half;
+          x.placer = holders[half];
           return choice;
         }
         legs.push({ worker: choice.legs[0]!.worker, role });
@@ -107,14 +121,6 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
   };
   if (both.some((policy) => policy.indexSize !== undefined)) {
     pair.indexSize = () => sumOfSizes(both.flatMap((policy) => policy.indexSize?.() ?? []));
-  }
-  // Without an order of either policy, all held requests are retried.
-  if (both.some((policy) => policy.nextHeld !== undefined)) {
-    pair.nextHeld = (held, workers) => {
-      const all = [...held];
-      const heldBy = (half: Half) => all.filter((x) => (notesOf(x).heldBy ?? 'decode') === half);
-      return nextOf('prefill', heldBy('prefill'), workers) ?? nextOf('decode', heldBy('decode'), workers);
-    };
   }
   return pair;
 }

@@ -20,8 +20,13 @@ export const resultChecks: ResultChecks = {
     if (isMoveReason(reason) && Number.isFinite(savedSecs)) return;
     throw new TypeError('whyMoved() has to return { reason } or { reason, savedSecs }, with a reason of MoveReason');
   },
+  heldRank(rank) {
+    if (Number.isFinite(rank)) return;
+    throw new TypeError('heldRank() has to return a number');
+  },
   nextHeld(next, [held]) {
-    if (next === null || [...(held as Iterable<unknown>)].includes(next)) return;
+    if (next === null) return;
+    for (const x of held as Iterable<unknown>) if (x === next) return;
     throw new TypeError('nextHeld() has to return one of the held requests, or null');
   },
   compared(compared, [, workers]) {

@@ -33,7 +33,10 @@ export function scene(workers: number, rest: Partial<PolicyContext> = {}) {
     policy.begun!(x, worker);
     return worker;
   };
-  const nextHeld = (): Exchange | null => policy.nextHeld!(held, fleet.eligible) as Exchange | null;
+  const nextHeld = (): Exchange | null => {
+    const inOrder = [...held].toSorted((a, b) => policy.heldRank!(b) - policy.heldRank!(a));
+    return policy.nextHeld!(inOrder, fleet.eligible) as Exchange | null;
+  };
   const retryHeld = (): void => {
     for (let x = nextHeld(); x !== null; x = nextHeld()) if (ask(x) === null) return;
   };

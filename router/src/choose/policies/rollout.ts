@@ -12,8 +12,8 @@ const isAny = (): boolean => true;
 const LEAST_TOKENS = 1_000;
 /** At a worker that has the beginning of its prompt a held session may go before others that are this much older, in turns. */
 const MOST_SHARED = 3;
-/** As much as this age, in turns, counts that a session is the first of its group: it shows how long the others become. */
-const PROBE_TURNS = 10;
+/** Of the held turns so many are looked at for one whose prompt is cached. */
+const MAX_LOOKED_AT = 128;
 
 /**
  * For rollouts: places each request where it costs all requests the least time. If the open sessions need more context
@@ -29,6 +29,8 @@ export function rollout(context: PolicyContext): Policy {
   const maxWaitMs = options.residencyMaxWaitSecs * 1000;
   const terms = noCost();
   const cheapest = new Cheapest(tracker);
+  /** Turns that are held, and some whose clients have left. */
+  const held = new Set<PlacedRequest>();
 
   const cost = (request: RolloutRequest, state: WorkerState, atMs = nowMs()): number =>
     costAt(state, request, tracker.cachedTokens(request, state), atMs, terms);
@@ -44,6 +46,14 @@ export function rollout(context: PolicyContext): Policy {
   const sharedTokens = (request: RolloutRequest, state: WorkerState): number =>
     Math.min(request.prompt.tokens, tracker.cachedTokens(request, state));
 
+  function isAnyHeld(): boolean {
+    for (const x of held) {
+      if (x.outcome === null) return true;
+      held.delete(x);
+    }
+    return false;
+  }
+
   function withRoom(request: RolloutRequest, workers: readonly Worker[]): Worker | null {
     const session = request.session!;
     const { home } = session;
@@ -51,6 +61,11 @@ export function rollout(context: PolicyContext): Policy {
     else if (home !== null && mustPause(session, workload)) {
       session.settle(null);
       session.hasGivenWay = true;
+    }
+    if (session.home === null && !request.isNext && isAnyHeld()) {
+      // It does not pass the held turns: `nextHeld` gives out what room there is.
+      if (roomy(workers) !== null) context.retryHeld();
+      return null;
     }
     const isOpen = (state: WorkerState): boolean =>
       state === session.home ||
@@ -76,10 +91,13 @@ export function rollout(context: PolicyContext): Policy {
       tracker.expire();
       const request = tracker.request(x);
       request.isGuest = false;
+      held.delete(x);
       if (hasResidency() && mayWait(x, request)) {
         const worker = withRoom(request, workers);
+        request.isNext = false;
         if (worker !== null) return worker.alone;
         if (!x.isOverdue) {
+          held.add(x);
           request.session!.waiting = x;
           request.rankSecs = rankSecs(request.session!, workload);
           return { hold: 'kv_cache_full', maxMs: maxWaitMs };
@@ -100,29 +118,27 @@ export function rollout(context: PolicyContext): Policy {
     sessionEnded: (id) => tracker.endSession(id),
     homeOf: (id) => tracker.homeOf(id),
     flushed: (worker) => tracker.flush(worker),
-    nextHeld(held, workers) {
+    heldRank: (x) => tracker.request(x).rankSecs,
+    nextHeld(inOrder, workers) {
       tracker.expire();
       const state = roomy(workers);
       if (state === null) return null;
       let next: PlacedRequest | null = null;
       let nextSecs = -Infinity;
-      let first = -Infinity;
+      let looked = 0;
       const { turnSecs, turnTokens } = workload;
-      const rankOf = ({ session, rankSecs: secs }: RolloutRequest): number =>
-        session!.order === 0 && session!.group.placed.size === 0 ? secs + turnSecs * PROBE_TURNS : secs;
-      for (const x of held) first = Math.max(first, rankOf(tracker.request(x)));
-      for (const x of held) {
+      for (const x of inOrder) {
         const request = tracker.request(x);
-        const rank = rankOf(request);
-        const most = rank + turnSecs * MOST_SHARED;
-        if (most < first || most <= nextSecs) continue;
+        if (request.rankSecs + turnSecs * MOST_SHARED <= nextSecs || ++looked > MAX_LOOKED_AT) break;
         // Sessions of one prompt go together: they need less of a cache.
-        const shared = Math.min(MOST_SHARED, sharedTokens(request, state) / turnTokens);
-        const secs = rank + turnSecs * shared;
+        const isMate = request.group.placed.has(state);
+        const shared = isMate ? Math.min(MOST_SHARED, sharedTokens(request, state) / turnTokens) : 0;
+        const secs = request.rankSecs + turnSecs * shared;
         if (secs <= nextSecs) continue;
         nextSecs = secs;
         next = x;
       }
+      if (next !== null) tracker.request(next).isNext = true;
       return next;
     },
     compared: () => cheapest.compared,

@@ -38,6 +38,8 @@ export class RolloutRequest {
   readByMs = 0;
   /** It was held for as long as is allowed and then sent without room: its context is not kept for the next turn. */
   isGuest = false;
+  /** Of the held turns it is the one to get room. */
+  isNext = false;
   /** While it is held: see `rankSecs`. */
   rankSecs = 0;
 
