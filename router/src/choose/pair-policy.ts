@@ -72,7 +72,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
     const { nextHeld, heldRank } = of[half];
     return {
       ...(nextHeld && { nextHeld: (held, workers) => nextOf(half, held, workers) }),
-      ...(heldRank && { heldRank: (x) => as(half, x, () => heldRank(x)) }),
+      ...(heldRank && { heldRank: (x) => as(half, x, (policy) => policy.heldRank!(x)) }),
     };
   }
 
