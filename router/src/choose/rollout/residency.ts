@@ -3,7 +3,7 @@ import { MAX_SEQUENCES, type WorkerState } from './worker-state.ts';
 import type { Workload } from './workload.ts';
 
 /** A session may settle only where all residents have room to grow by this many turns. */
-const TURNS_AHEAD = 3;
+const TURNS_AHEAD = 4;
 /** Up to this share of the KV cache in use by running sequences, an engine has room for more. */
 const IDLE = 0.5;
 /** Share of an engine's KV cache that its residents may fill before some must move. */
