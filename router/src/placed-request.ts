@@ -79,6 +79,8 @@ export interface Placer<X extends PlacedRequest = PlacedRequest> {
    * @param workers these workers, as far as they are eligible now
    */
   nextHeld?(held: Iterable<X>, workers: readonly Worker[]): PlacedRequest | null;
+  /** Part of another placer: the parts together hold a request for the maximum at most. */
+  readonly partOf?: Placer;
   /** It is a limit per worker, not a policy: it holds while every worker is full, and compares each held request with its workers. */
   readonly isLimit?: true;
   /** No held request can be placed, because nothing has changed since the last try. */

@@ -190,7 +190,8 @@ test('nothing is placed while all workers are full; with room for few, the holde
 });
 
 test('a policy that ranks gets the highest rank first, and of one rank the oldest; one that leaves is not among them', async () => {
-  const queue = new HoldQueue();
+  let key = 'a';
+  const queue = new HoldQueue({ setOf: () => ({ key, workers: [] }) });
   const ranks = new Map<Exchange, number>();
   let shown: (number | undefined)[] = [];
   const ranking: Placer = {
@@ -211,6 +212,12 @@ test('a policy that ranks gets the highest rank first, and of one rank the oldes
   queue.retryHeld();
   await nextTick();
   assert.deepEqual(shown, [4, 3, 2, 1, 1.00000000001]);
+  // They may go to other workers now, so they are in another queue.
+  key = 'b';
+  ranks.set(held[1]!, 9);
+  queue.retryHeld();
+  await nextTick();
+  assert.deepEqual(shown, [9, 4, 3, 2, 1.00000000001]);
   for (const x of held) queue.leave(x);
 });
 

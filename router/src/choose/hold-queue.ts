@@ -100,7 +100,7 @@ export class HoldQueue {
   hold(x: PlacedRequest, reason: string, maxMs: number, holder: Placer, retry: () => void, expired: () => void): void {
     let holds = x.state(this.#holds);
     if (holds === null) x.setState(this.#holds, (holds = { now: null, beforeMs: new Map() }));
-    const leftMs = Math.max(0, maxMs - (holds.beforeMs.get(holder) ?? 0));
+    const leftMs = Math.max(0, maxMs - (holds.beforeMs.get(wholeOf(holder)) ?? 0));
     const timer = setTimeout(() => {
       this.leave(x);
       x.isOverdue = true;
@@ -122,7 +122,7 @@ export class HoldQueue {
     clearTimeout(entry.timer);
     holds.now = null;
     this.size--;
-    const { holder } = entry.queue;
+    const holder = wholeOf(entry.queue.holder);
     this.#unlink(entry);
     const ms = performance.now() - entry.sinceMs;
     holds.beforeMs.set(holder, (holds.beforeMs.get(holder) ?? 0) + ms);
@@ -234,6 +234,8 @@ export class HoldQueue {
 
 /** All that it holds is in one queue. */
 const comparesItself = ({ nextHeld, isLimit }: Placer): boolean => nextHeld === undefined || isLimit === true;
+
+const wholeOf = (holder: Placer): Placer => holder.partOf ?? holder;
 
 /** Adds an exchange to a queue. */
 const linked = (x: PlacedRequest, queue: SetQueue): Pick<Held, 'link' | 'slot' | 'queue'> => ({

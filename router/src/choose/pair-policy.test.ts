@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { exchangeOf } from '../../test/harness/policy.ts';
 import { Fleet } from '../fleet/fleet.ts';
 import type { Role, Worker } from '../fleet/worker.ts';
+import { HoldQueue } from './hold-queue.ts';
 import { pairPolicy } from './pair-policy.ts';
 import type { Hold, Policy } from './policy.ts';
 
@@ -72,6 +74,7 @@ test('a hold of either holds, and its own order of those that wait counts', () =
   const hold = { hold: 'full', maxMs: 9 };
   const decode: Policy = {
     ...recorder('D', () => (isFull ? hold : null)),
+    heldRank: ({ policyState }) => (policyState === 'D' ? 7 : 0),
     nextHeld(held) {
       const all = [...held];
       assert.ok(all.every(({ policyState }) => policyState === 'D'));
@@ -85,9 +88,33 @@ test('a hold of either holds, and its own order of those that wait counts', () =
     assert.equal(pair.choose(each, [p0, d0]), hold);
   }
   assert.equal(x.placer, y.placer);
+  assert.equal(x.placer!.heldRank!(x), 7);
   assert.equal(x.placer!.nextHeld!([x, y], [p0, d0]), y);
   isFull = false;
   assert.ok('legs' in pair.choose(y, [p0, d0]));
+});
+
+test('both halves together hold a request for the maximum at most', async () => {
+  const maxMs = 60_000;
+  let holds: 'P' | 'D' = 'P';
+  const held = (name: 'P' | 'D'): Policy => recorder(name, () => (holds === name ? { hold: 'full', maxMs } : null));
+  const pair = pairPolicy(named(held('P')), named(held('D')));
+  const queue = new HoldQueue();
+  const x = exchangeOf();
+  x.roles = ['prefill', 'decode'];
+  const hold = (): void => {
+    assert.ok('hold' in pair.choose(x, [p0, d0]));
+    queue.hold(x, 'full', maxMs, x.placer!, assert.fail, assert.fail);
+  };
+  hold();
+  await sleep(20);
+  queue.leave(x);
+  assert.ok(x.heldMs >= 19);
+  holds = 'D';
+  hold();
+  const { limitMs } = x.waiting!;
+  queue.leave(x);
+  assert.ok(Math.abs(limitMs - maxMs) < 1, `${limitMs} ms in all`);
 });
 
 test('one role only: its policy alone is asked', () => {

@@ -71,12 +71,12 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
   function holderFor(half: Half): Placer {
     const { nextHeld, heldRank } = of[half];
     return {
+      partOf: pair,
       ...(nextHeld && { nextHeld: (held, workers) => nextOf(half, held, workers) }),
       ...(heldRank && { heldRank: (x) => as(half, x, (policy) => policy.heldRank!(x)) }),
     };
   }
 
-  const holders: Readonly<Record<Half, Placer>> = { prefill: holderFor('prefill'), decode: holderFor('decode') };
   const rolesOf = (x: PlacedRequest): readonly Role[] => x.roles ?? ['prefill', 'decode'];
   const ofRole = (workers: readonly Worker[], role: Role): readonly Worker[] =>
     workers.filter((worker) => worker.role === role);
@@ -122,5 +122,6 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
   if (both.some((policy) => policy.indexSize !== undefined)) {
     pair.indexSize = () => sumOfSizes(both.flatMap((policy) => policy.indexSize?.() ?? []));
   }
+  const holders: Readonly<Record<Half, Placer>> = { prefill: holderFor('prefill'), decode: holderFor('decode') };
   return pair;
 }

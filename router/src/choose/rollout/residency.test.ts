@@ -78,7 +78,7 @@ test('a new session does not pass one that is held, even where there is room for
   }
   assert.equal(s.held.has(large), true, 'there is room, but not for the large one');
   s.leave();
-  assert.notEqual(s.ask(small('last')), null, 'clients that have left keep nobody back');
+  assert.notEqual(s.ask(small('last')), null, 'the held turns of clients that have left hold back no other');
 });
 
 test('where the beginning of a prompt is cached, a session goes before one that is a little older', () => {
