@@ -83,8 +83,8 @@ export interface Placer<X extends PlacedRequest = PlacedRequest> {
   readonly partOf?: Placer;
   /** It is a limit per worker, not a policy: it holds while every worker is full, and compares each held request with its workers. */
   readonly isLimit?: true;
-  /** No held request can be placed, because nothing has changed since the last try. */
-  readonly isShut?: boolean;
+  /** No held request can be placed before it sets this to false. The queue sets it to true when it asks all of them. */
+  isShut?: boolean;
 }
 
 /** A worker that a policy compared with others, and the numbers that the policy compared. */
@@ -181,8 +181,8 @@ export class PlacedRequest {
   isCounted = false;
   /** The worker of the pair that has done its part and is no longer counted. */
   freed: Worker | null = null;
-  /** The breaker of its worker is half-open: the outcome of this exchange closes or opens it. */
-  isTrial = false;
+  /** Workers whose breaker is half-open: each gets no other exchange until this one has ended there. */
+  trials: readonly Worker[] = NO_WORKERS;
   /** Why the placement is at its worker; `move` says more where its session moved. */
   why: Why = 'policy';
   move: Move | null = null;

@@ -46,7 +46,7 @@ export class Chooser {
   /** null: weights are not swapped. */
   gate: SwapGate | null = null;
   /** The workers that were left after each step of the last choice. */
-  readonly #left = { byModel: NO_WORKERS, allowed: NO_WORKERS, open: NO_WORKERS, asked: NO_WORKERS };
+  readonly #left = { byModel: NO_WORKERS, allowed: NO_WORKERS, gated: NO_WORKERS, open: NO_WORKERS, asked: NO_WORKERS };
 
   constructor(fleet: Fleet, table: PolicyTable, parts: ChooserParts = {}) {
     const { queue, full, slowStart, models, explains, homes, onPlaced } = parts;
@@ -149,13 +149,13 @@ export class Chooser {
     const untried = x.tried.length === 0 ? allowed : allowed.filter((worker) => !x.tried.includes(worker));
     const able = x.roles === null ? untried : usable(x, untried);
     if (able.length === 0) return this.#severalModels === null ? null : unknownModel(x, this.#severalModels);
-    left.open = this.#isScarce(x) ? this.#full!.withRoom(x, able) : able;
-    if (left.open.length === 0) return this.#full!.hold(x);
-    const started = this.#slowStart?.isActive === true ? withoutSpared(x, left.open, this.#slowStart) : left.open;
     const policy = this.#table.for(x);
     const gate = this.gate?.isActive === true && !x.readsState ? this.gate : null;
     // A session that has a home stays there, and waits.
-    left.asked = gate === null || hasHome(x, policy) ? started : gate.openOf(x, started);
+    left.gated = gate === null || hasHome(x, policy) ? able : gate.openOf(x, able);
+    left.open = this.#isScarce(x) ? this.#full!.withRoom(x, left.gated) : left.gated;
+    if (left.open.length === 0) return this.#full!.hold(x);
+    left.asked = this.#slowStart?.isActive === true ? withoutSpared(x, left.open, this.#slowStart) : left.open;
     x.placer = policy;
     const choice = policy.choose(x, left.asked);
     if (!('legs' in choice)) return choice;
@@ -178,7 +178,7 @@ export class Chooser {
     // Not before: where a call above throws, `released` must not finish workers that were not begun.
     x.isCounted = true;
     for (const { worker } of placement.legs) {
-      x.isTrial ||= worker.isOnTrial;
+      if (worker.isOnTrial) x.trials = [...x.trials, worker];
       this.#fleet.begin(worker);
       policy.begun?.(x, worker);
     }
@@ -194,13 +194,14 @@ export class Chooser {
 
   /** The first reason against the worker, in the order in which the workers are narrowed. */
   #whyMoved(x: PlacedRequest, from: Worker, to: Worker, policy: Policy): MoveWhy {
-    const { byModel, allowed, open, asked } = this.#left;
+    const { byModel, allowed, gated, open, asked } = this.#left;
     if (x.tried.includes(from)) return { reason: 'retry' };
     if (!this.#fleet.has(from)) return { reason: 'removed' };
     const [reason] = from.reasonNames();
     if (reason !== undefined) return { reason };
     if (!byModel.includes(from)) return { reason: 'model' };
     if (!allowed.includes(from)) return { reason: 'plugin' };
+    if (!gated.includes(from)) return { reason: 'weight_swap' };
     if (!open.includes(from)) return { reason: 'full' };
     if (!asked.includes(from)) return { reason: 'slow_start' };
     return policy.whyMoved?.(x, from, to) ?? { reason: 'policy' };
@@ -214,7 +215,7 @@ export class Chooser {
     x.placement = worker.alone;
     x.why = 'target';
     x.isCounted = true;
-    x.isTrial ||= worker.isOnTrial;
+    if (worker.isOnTrial) x.trials = [worker];
     this.#fleet.begin(worker);
     this.#onPlaced(x);
     return x.placement;

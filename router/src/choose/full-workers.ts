@@ -73,10 +73,11 @@ export class FullWorkers implements Placer {
     const hasModels = this.#models !== null && this.#models.areSeveral;
     for (const x of held) {
       const { tried, roles } = x;
-      const able = hasModels && x.model !== '' ? this.#models.eligibleFor(x.model) : eligible;
+      const able = x.allowed(hasModels && x.model !== '' ? this.#models.eligibleFor(x.model) : eligible);
+      if (able instanceof RouterError) return x;
       if (tried.length === 0 && roles === null && able === eligible && (open.length > 0 || eligible.length === 0))
         return x;
-      // A request with no worker left is returned too, so that it fails now instead of at its timeout.
+      // A request with no worker left is returned too, as one that a plugin refuses, so that it fails now instead of at its timeout.
       const left = usable(
         x,
         able.filter((worker) => !tried.includes(worker)),

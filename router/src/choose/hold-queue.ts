@@ -198,10 +198,15 @@ export class HoldQueue {
 
   #retryAll({ holder, held }: SetQueue): void {
     if (holder.isShut === true) return;
+    // Before they are asked: something may change while they are.
+    if (holder.isShut !== undefined) holder.isShut = true;
     // A copy: an exchange that is held again waits for the next retry.
     const now = [...held];
     for (const x of now) {
-      if (this.#isClosed(holder)) return;
+      if (this.#isClosed(holder)) {
+        if (holder.isShut !== undefined) holder.isShut = false;
+        return;
+      }
       this.#ask(x);
     }
   }
@@ -214,8 +219,8 @@ export class HoldQueue {
       const x = holder.nextHeld!(ranked ?? held, set.workers);
       if (x === null) return;
       this.#ask(x);
-      // The exchange is held again, and would be the next one forever.
-      if (this.#heldNow(x) !== null) return;
+      // It is back in this queue, and would be the next one forever.
+      if (this.#heldNow(x)?.queue === queue) return;
     }
   }
 

@@ -12,6 +12,7 @@ const moveTexts: Readonly<Record<MoveReason, string>> = {
   version: 'worker has other weights',
   paused: 'worker was found paused',
   ranks: 'data-parallel ranks of the worker unknown',
+  weight_swap: 'weights of the worker being replaced',
   full: 'worker full',
   slow_start: 'worker just came back',
   model: 'worker does not serve the model',

@@ -11,6 +11,8 @@ export type MoveReason =
   | 'removed'
   /** The worker was not eligible, for this reason. */
   | Reason
+  /** The weights of the worker were being replaced, and the policy had not yet decided where the session goes. */
+  | 'weight_swap'
   /** The worker was at `--worker-max-inflight`. */
   | 'full'
   /** The worker was new or had recovered recently, and got fewer requests. */

@@ -10,7 +10,7 @@ import type { Observer } from './observer.ts';
  * An engine is at fault for failed or broken connections, invalid responses, and 5xx to generation requests. A 4xx or a
  * disconnect is the client's doing, and 501 describes the engine's features.
  */
-export function healthFeedback(breakers: Breakers, health: Health): Observer {
+export function healthFeedback(breakers: Breakers, health: Pick<Health, 'suspect'>): Observer {
   /** A decode engine fails too if the prefill engine of its pair has crashed. */
   const suspectTwin = (x: Exchange, worker: Worker): void => {
     for (const leg of x.placement?.legs ?? []) if (leg.worker !== worker) health.suspect(leg.worker);
@@ -20,23 +20,23 @@ export function healthFeedback(breakers: Breakers, health: Health): Observer {
     else breakers.succeeded(worker, x.isGeneration);
     if (status >= 500 && x.freed === null) suspectTwin(x, worker);
   };
-  /** In a pair, either half may be on trial. */
-  const endTrial = (x: Exchange): void => {
-    if (!x.isTrial) return;
-    x.isTrial = false;
-    for (const { worker } of x.placement?.legs ?? []) breakers.trialEnded(worker);
+  /** In a pair, either half may be on trial. The placement may be another one by now: a gateway chose, or the request is continued. */
+  const endTrials = (x: Exchange): void => {
+    const { trials } = x;
+    x.trials = [];
+    for (const worker of trials) breakers.trialEnded(worker);
   };
   return {
     attemptFailed(x, worker, failure, detail) {
-      // A closed idle connection is no fault, and its request stays with the worker; a requested abort is no fault either.
-      if (failure === 'stale' || failure === 'aborted') return;
+      // A closed idle connection is no fault, and its request stays with the worker.
+      if (failure === 'stale') return;
       if (failure === 'status') answered(x, worker, Number(detail));
-      // The health checks have detected this, and will detect its end.
-      else if (failure !== 'hung' && failure !== 'cut_hung') {
+      // A requested abort is no fault. The health checks have detected that an engine hangs, and will detect its end.
+      else if (failure !== 'aborted' && failure !== 'hung' && failure !== 'cut_hung') {
         breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
         health.suspect(worker);
       }
-      if (x.answeredBy === null) endTrial(x);
+      if (x.answeredBy === null) endTrials(x);
     },
     finished(x) {
       const { worker } = x;
@@ -49,7 +49,7 @@ export function healthFeedback(breakers: Breakers, health: Health): Observer {
         breakers.failed(worker, 'generation');
         health.suspect(worker);
       }
-      endTrial(x);
+      endTrials(x);
     },
   };
 }

@@ -29,7 +29,6 @@ export class Gate implements SwapGate {
   /** By `engineUrl`. */
   readonly #closed = new Map<string, Closed>();
   readonly #held: StateKey<true> = {};
-  #changes = 0;
 
   constructor(queue: HoldQueue, options: GateOptions) {
     this.#queue = queue;
@@ -59,12 +58,7 @@ export class Gate implements SwapGate {
   changed(): void {
     if (this.waiting === 0) return;
     this.isShut = false;
-    const change = ++this.#changes;
     this.#queue.retryHeld();
-    // After the retries, which run in an immediate too.
-    setImmediate(() => {
-      if (change === this.#changes) this.isShut = true;
-    });
   }
 
   openOf(x: PlacedRequest, workers: readonly Worker[]): readonly Worker[] {

@@ -362,3 +362,124 @@ test('a field for a user names a session until two of its requests overlap', () 
   s.ask(off);
   assert.equal(off.session, '');
 });
+
+test('a session whose turn waits is not idle, whatever it waits for, and one that was ended meanwhile takes no room', () => {
+  const s = scene(2);
+  teach(s);
+  teach(s);
+  const { ask, answer, policy, context } = s;
+  const residents = (): number =>
+    Object.values(policy.describe!()['byWorker'] as Record<string, number>).reduce((sum, count) => sum + count, 0);
+  const names = Array.from({ length: 6 }, (_, i) => `session ${i}`);
+  for (const name of names) {
+    const x = turn(name, text(name, 500));
+    ask(x);
+    answer(x);
+  }
+  // A swap holds the turns after the policy has chosen, for longer than an idle session lives.
+  const waiting = names.map((name) => turn(name, text(name, 700)));
+  for (const x of waiting) assert.ok('legs' in policy.choose(x, s.fleet.eligible));
+  assert.equal(policy.sessionEnded!('session 5'), true);
+  context.clock.nowMs += 75_000;
+  for (const x of waiting) ask(x);
+  assert.equal(residents(), 5);
+  for (const x of waiting) answer(x);
+  for (const name of names.slice(0, 5)) assert.equal(policy.sessionEnded!(name), true, name);
+  assert.equal(residents(), 0);
+  assert.equal(policy.describe!()['openSessions'], 0);
+});
+
+test('the rest of a continued response teaches nothing about the speed of its engine', () => {
+  const { workers, context, policy, running, fleet, ask, answer } = scene(2);
+  for (const worker of workers) worker.kvTokens = 450_000;
+  const prefillSecs = (): number => {
+    const probe = turn('probe', text('probe', 8_000));
+    return policy.explain!(probe, workers)[0]!.terms['prefill']!;
+  };
+  const before = prefillSecs();
+  const all = Array.from({ length: 100 }, (_, i) => turn(`session ${i}`, text(`session ${i}`, 4_000)));
+  for (const x of all) {
+    ask(x);
+    context.clock.nowMs += 200;
+    x.firstByteMs = context.clock.nowMs;
+    x.firstTokenMs = context.clock.nowMs;
+  }
+  // The engines end them all, and lose their caches.
+  for (const x of all) {
+    const worker = running.get(x)!;
+    running.delete(x);
+    fleet.finish(worker);
+    policy.ended!(x, worker);
+  }
+  for (const worker of workers) policy.flushed!(worker);
+  context.clock.nowMs += 30_000;
+  for (const x of all) ask(x);
+  context.clock.nowMs += 10_000;
+  for (const x of all) answer(x, 800);
+  assert.equal(prefillSecs(), before);
+});
+
+test('a worker that is added to a fleet gets its share of prompts that were sampled before', () => {
+  const { fleet, workers, context, policy, ask, answer } = scene(4);
+  for (const worker of workers) worker.kvTokens = 450_000;
+  let count = 0;
+  const epoch = (): Map<Worker, number> => {
+    const placed = new Map<Worker, number>();
+    const all = Array.from({ length: 256 }, (_, i) => {
+      const x = turn(`sample ${count++}`, text(`question ${i >> 3}`, 300));
+      const worker = ask(x)!;
+      placed.set(worker, (placed.get(worker) ?? 0) + 1);
+      context.clock.nowMs += 5;
+      return x;
+    });
+    context.clock.nowMs += 20_000;
+    for (const x of all) {
+      answer(x, 1_200);
+      policy.sessionEnded!(x.session);
+    }
+    return placed;
+  };
+  for (let i = 0; i < 20; i++) epoch();
+  const added = fleet.add('http://w4:1') as Worker;
+  added.kvTokens = 450_000;
+  const placed = epoch().get(added)!;
+  assert.ok(placed >= 45 && placed <= 57, `${placed} of 256 requests go to one of five workers`);
+});
+
+test('a held turn whose only worker with room has just failed it keeps no other turn waiting', () => {
+  const s = scene(2);
+  teach(s);
+  const { ask, answer, running, held, policy, context } = s;
+  const old = turn('old', text('old', 5_000));
+  const failing = ask(old)!;
+  context.clock.nowMs += 1_000;
+  const others = Array.from({ length: 12 }, (_, i) => turn(`other ${i}`, text(`other ${i}`, 3_000)));
+  for (const x of others) ask(x);
+  running.delete(old);
+  s.fleet.finish(failing);
+  policy.ended!(old, failing);
+  old.tried = [failing];
+  assert.equal(ask(old), null);
+  const waiting = held.size;
+  for (const [x, worker] of running) {
+    if (worker !== failing) continue;
+    answer(x);
+    policy.sessionEnded!(x.session);
+    s.retryHeld();
+  }
+  assert.ok(held.has(old));
+  assert.ok(held.size < waiting, 'the worker with room gets others');
+});
+
+test('a new worker in the place of a removed one has an empty cache', () => {
+  const { fleet, ask, answer } = scene(1);
+  const x = turn('a', text('a', 3_000));
+  const removed = ask(x)!;
+  fleet.remove(removed);
+  answer(x);
+  const added = fleet.add('http://w1:1') as Worker;
+  assert.equal(added.slot, removed.slot);
+  const y = turn('b', text('a', 3_000));
+  assert.equal(ask(y), added);
+  assert.equal(y.predictedTokens, 0);
+});

@@ -91,6 +91,8 @@ export function rollout(context: PolicyContext): Policy {
       tracker.expire();
       const request = tracker.request(x);
       request.isGuest = false;
+      // Whatever it is held for now, its session is not idle.
+      if (request.session !== null) request.session.waiting = x;
       held.delete(x);
       if (hasResidency() && mayWait(x, request)) {
         const worker = withRoom(request, workers);
@@ -98,7 +100,6 @@ export function rollout(context: PolicyContext): Policy {
         if (worker !== null) return worker.alone;
         if (!x.isOverdue) {
           held.add(x);
-          request.session!.waiting = x;
           request.rankSecs = rankSecs(request.session!, workload);
           return { hold: 'kv_cache_full', maxMs: maxWaitMs };
         }
@@ -130,6 +131,8 @@ export function rollout(context: PolicyContext): Policy {
       for (const x of inOrder) {
         const request = tracker.request(x);
         if (request.rankSecs + turnSecs * MOST_SHARED <= nextSecs || ++looked > MAX_LOOKED_AT) break;
+        // Asked now, it would be held again, and all others with it.
+        if (x.tried.length > 0 && roomy(workers.filter((worker) => !x.tried.includes(worker))) === null) continue;
         // Sessions of one prompt go together: they need less of a cache.
         const isMate = request.group.placed.has(state);
         const shared = isMate ? Math.min(MOST_SHARED, sharedTokens(request, state) / turnTokens) : 0;

@@ -24,9 +24,15 @@ const MAX_GROUPS = 10_000;
 /** Groups that are looked at, beyond that number, for each new one. */
 const LOOKED_AT = 2;
 
+/** A session of a group, or a request of it without a session. */
+export interface GroupMember {
+  /** Where its first turn was placed; null: nowhere yet. */
+  firstAt: WorkerState | null;
+}
+
 /** The sessions of one prompt. */
 export class Group {
-  /** First turns placed at each worker. */
+  /** Open members by the worker that got their first turn; 0: some were there. */
   readonly placed = new Map<WorkerState, number>();
   /** Responses so far, and their tokens. */
   answers = 0;
@@ -35,6 +41,14 @@ export class Group {
   ended = 0;
   endedTurns = 0;
   readonly open = new Set<OpenSession>();
+
+  /** The first turn of a member is placed; `null`: the member has ended. */
+  place(member: GroupMember, at: WorkerState | null): void {
+    const { firstAt } = member;
+    if (firstAt !== null) this.placed.set(firstAt, this.placed.get(firstAt)! - 1);
+    member.firstAt = at;
+    if (at !== null) this.placed.set(at, (this.placed.get(at) ?? 0) + 1);
+  }
 
   /** Turns that a session of this group is expected to have, where `usual` is the mean of all sessions. */
   expectedTurns(usual: number): number {
@@ -58,7 +72,7 @@ export interface FirstPrompt {
 }
 
 /** An open session: one trajectory. */
-export class OpenSession implements IndexedSetMember {
+export class OpenSession implements IndexedSetMember, GroupMember {
   readonly id: string;
   readonly group: Group;
   /** Used by the set of residents of its home. */
@@ -73,11 +87,12 @@ export class OpenSession implements IndexedSetMember {
   turns = 0;
   /** Turns in flight. */
   inFlight = 0;
-  /** Its request that was held last; it waits as long as that has not ended. */
+  /** Its request that is to be placed next, or was: it waits for a worker as long as that has neither begun nor ended. */
   waiting: Pick<PlacedRequest, 'outcome'> | null = null;
   lastMs: number;
   /** When its first turn arrived (monotonic ms). */
   readonly beganMs: number;
+  firstAt: WorkerState | null = null;
   /** When its last turn was sent to a worker; null: not by this process. */
   sentMs: number | null = null;
   /** Where its context is, how many tokens it has, and how many of them other sessions there share. */
@@ -105,6 +120,10 @@ export class OpenSession implements IndexedSetMember {
     this.entry = hash32(`session ${id}`);
     this.lastMs = nowMs;
     this.beganMs = nowMs;
+  }
+
+  get isOpen(): boolean {
+    return this.link !== null;
   }
 
   /**
@@ -233,6 +252,7 @@ export class OpenSessions {
     if (session.isProven) this.proven--;
     const { group } = session;
     group.open.delete(session);
+    group.place(session, null);
     if (session.isProven) {
       group.ended++;
       group.endedTurns += session.turns;

@@ -1,4 +1,4 @@
-import type { FirstPrompt, Group, OpenSession } from './open-sessions.ts';
+import type { FirstPrompt, Group, GroupMember, OpenSession } from './open-sessions.ts';
 import { MAX_SEQUENCES, type WorkerState, prefillSecs, stepSecs } from './worker-state.ts';
 
 /** Weight of keeping the requests of a group apart: their lengths are alike, so together they would finish late. */
@@ -12,11 +12,11 @@ const KV_OVERFLOW_SECS = 20;
 const BATCH_OVERFLOW_SECS = 5;
 
 /** One exchange as the rollout policy sees it. Lengths are in tokens. */
-export class RolloutRequest {
+export class RolloutRequest implements GroupMember {
   /** The tracker that made it: after a change of policies it may be another policy's. */
   readonly tracker: object;
-  /** null if the client named no session. */
-  readonly session: OpenSession | null;
+  /** null: the client named no session, or it was ended before this request was placed. */
+  session: OpenSession | null;
   readonly group: Group;
   /**
    * The prompt of the session's first turn, with which all its prompts begin; without a session, that of the request.
@@ -29,6 +29,7 @@ export class RolloutRequest {
   readonly bodyBytes: number;
   /** The field of the body that holds the prompt; '' if the body was not read. */
   readonly field: string;
+  firstAt: WorkerState | null = null;
   /** Where it runs, since when, and the times that were expected. */
   placedAt: WorkerState | null = null;
   beginMs = 0;

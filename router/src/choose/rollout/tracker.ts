@@ -68,6 +68,8 @@ export class RolloutTracker {
     const { fleet } = context;
     this.#unsubscribe = fleet.onEvent((event, worker) => {
       if (event === 'drained') return;
+      // Responses of a removed worker may have ended after that, and the slot is another worker's now.
+      if (event === 'added') this.#index.drop(worker.slot);
       const state = this.workerState(worker);
       // The worker failed, or its weights changed, so the contexts in its cache are lost.
       if (!fleet.isEligible(worker)) this.#leave(state);
@@ -130,6 +132,8 @@ export class RolloutTracker {
   begin(x: PlacedRequest, worker: Worker): void {
     const request = this.request(x);
     const state = this.workerState(worker);
+    // It was ended while this turn waited: what nobody closes again must not take room.
+    if (request.session?.isOpen === false) request.session = null;
     const { session, group, prompt, promptTokens } = request;
     const nowMs = this.#context.nowMs();
     const cached = this.cachedTokens(request, state);
@@ -144,7 +148,7 @@ export class RolloutTracker {
     state.sequences++;
     state.kvTokens += promptTokens + request.answerTokens / 2;
     if (request.isGuest) state.guestTokens += promptTokens + request.answerTokens / 2;
-    if (request.isFirstTurn) group.placed.set(state, (group.placed.get(state) ?? 0) + 1);
+    if (request.isFirstTurn) group.place(session ?? request, state);
     const isHome = session !== null && session.home === state;
     if (session !== null) {
       if (session.order === 0) session.order = ++this.#placed;
@@ -180,7 +184,8 @@ export class RolloutTracker {
     state.kvTokens -= request.promptTokens + request.answerTokens / 2;
     if (request.isGuest) state.guestTokens -= request.promptTokens + request.answerTokens / 2;
     this.#loadChanged(state);
-    if (session !== null) {
+    if (session === null) request.group.place(request, null);
+    else {
       session.inFlight--;
       this.sessions.spoke(session, this.#context.nowMs());
     }
@@ -372,7 +377,8 @@ export class RolloutTracker {
 
   #learnSpeed(x: PlacedRequest, request: RolloutRequest, state: WorkerState, answerTokens: number): void {
     const beganMs = x.firstTokenMs ?? x.firstByteMs;
-    if (beganMs === null) return;
+    // The rest of a continued response came in the middle of it.
+    if (beganMs === null || beganMs < request.beginMs) return;
     const firstMs = beganMs - request.beginMs;
     const streamMs = x.endMs! - beganMs;
     // A response in one piece does not show when its prompt was read.

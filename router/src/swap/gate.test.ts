@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import { setImmediate as nextTick } from 'node:timers/promises';
+import { type TestContext, test } from 'node:test';
+import { fleetOfSize, policyContext } from '../../test/harness/policy.ts';
+import { Chooser } from '../choose/choose.ts';
+import { FullWorkers } from '../choose/full-workers.ts';
+import { HoldQueue } from '../choose/hold-queue.ts';
+import { leastInflight } from '../choose/policies/least-inflight.ts';
+import { PolicyTable } from '../choose/policy-table.ts';
+import { RouterError } from '../kit/errors.ts';
+import { PlacedRequest } from '../placed-request.ts';
+import { Gate } from './gate.ts';
+
+/** A fleet with a limit per worker, whose engines get new weights. */
+function sceneOf(t: TestContext, count: number, cap: number) {
+  const { fleet, workers } = fleetOfSize(count);
+  fleet.setCap(cap);
+  const queue: HoldQueue = new HoldQueue({
+    isClosed: ({ isLimit }) => isLimit !== true && fleet.isAllFull,
+    setOf: (x) => chooser.setOf(x),
+  });
+  fleet.onEvent(() => queue.retryHeld());
+  const full = new FullWorkers(fleet, queue, { queueSize: 100, queueTimeoutMs: 60_000 });
+  const table = new PolicyTable({ name: 'tested', policy: leastInflight(policyContext(fleet)) });
+  const chooser: Chooser = new Chooser(fleet, table, { queue, full });
+  const gate = new Gate(queue, { waitMs: 90_000 });
+  chooser.gate = gate;
+  const all: PlacedRequest[] = [];
+  t.after(() => all.forEach((x) => queue.leave(x)));
+  /** The URL of its worker, or what it waits for. */
+  const stateOf = (x: PlacedRequest): string => x.waiting?.reason ?? (x.isCounted ? x.worker!.url : x.outcome!);
+  const place = (x: PlacedRequest): string => {
+    const choice = chooser.place(x);
+    assert.ok(choice !== null && !(choice instanceof RouterError));
+    if ('hold' in choice) chooser.wait(x, choice, () => place(x));
+    return stateOf(x);
+  };
+  const ask = (allowed?: number): PlacedRequest => {
+    const x = new PlacedRequest();
+    if (allowed !== undefined) x.allowed = () => [workers[allowed]!];
+    all.push(x);
+    place(x);
+    return x;
+  };
+  const answer = (x: PlacedRequest): void => {
+    x.outcome = 'complete';
+    x.status = 200;
+    chooser.released(x);
+    chooser.retryHeld();
+  };
+  return { fleet, workers, gate, ask, answer, stateOf };
+}
+
+test('requests that a swap held go on as others end, where its end filled all workers', async (t) => {
+  const { fleet, workers, gate, ask, answer, stateOf } = sceneOf(t, 2, 2);
+  for (const { engineUrl } of workers) gate.close(engineUrl, 'hold');
+  const requests = Array.from({ length: 6 }, () => ask());
+  assert.deepEqual(new Set(requests.map(stateOf)), new Set(['weight_swap']));
+  for (const { engineUrl } of workers) gate.open(engineUrl);
+  await nextTick();
+  const placed = requests.filter((x) => x.isCounted);
+  assert.equal(placed.length, 4);
+  placed.forEach(answer);
+  await nextTick();
+  assert.deepEqual(
+    requests.map((x) => x.isCounted),
+    requests.map((x) => !placed.includes(x)),
+  );
+  assert.deepEqual(
+    workers.map((worker) => fleet.load(worker)),
+    [1, 1],
+  );
+});
+
+test('a request waits for the worker that is only full, not for the one whose weights are replaced', async (t) => {
+  const { workers, gate, ask, answer, stateOf } = sceneOf(t, 2, 1);
+  gate.close(workers[0]!.engineUrl, 'hold');
+  const first = ask();
+  assert.equal(stateOf(first), workers[1]!.url);
+  const second = ask();
+  assert.equal(stateOf(second), 'workers_full');
+  answer(first);
+  await nextTick();
+  assert.equal(stateOf(second), workers[1]!.url);
+});
+
+test('a request whose plugins allow only a full worker keeps no other request waiting', async (t) => {
+  const { workers, ask, answer, stateOf } = sceneOf(t, 2, 1);
+  const [, second] = [ask(0), ask(1)];
+  const [bound, free] = [ask(0), ask()];
+  assert.deepEqual([bound, free].map(stateOf), ['workers_full', 'workers_full']);
+  answer(second);
+  await nextTick();
+  assert.deepEqual([bound, free].map(stateOf), ['workers_full', workers[1]!.url]);
+});
