@@ -1,4 +1,5 @@
 import { ControlPaths } from '../engines/controls.ts';
+import { maxRetries } from '../forward/forward-options.ts';
 import type { Plugin } from '../plugin.ts';
 import type { BuiltIns } from '../plugins/definition.ts';
 import { rlControl } from '../plugins/rl-control/index.ts';
@@ -60,7 +61,7 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
   const responses = storedResponses(fleet, bodyThread, parts.store.open('responses'));
   const resumeParts = {
     resumesAll: config.resume === 'all',
-    maxRetries: () => live.current.retryMaxRetries,
+    maxRetries: () => maxRetries(live.current),
     weights: swaps?.engines ?? null,
   };
   const resume = config.resume === 'off' ? null : new (await import('../resume/resume.ts')).Resume(resumeParts);

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { generate } from '../engines/dialects/generate.ts';
 import { isGeneration } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
+import { MAX_TIMER_MS } from '../kit/clock.ts';
 import { type ErrorFormat, RouterError } from '../kit/errors.ts';
 
 /** Eighteen characters per process and six per id: with their prefix, ids look like those of other routers. */
@@ -57,7 +58,7 @@ export function classify(x: Exchange, idHeaders: readonly string[]): RouterError
   if (head.timeout === '') return null;
   const timeoutMs = SECONDS.test(head.timeout) ? Number(head.timeout) * 1000 : 0;
   if (timeoutMs === 0) return wrongTimeout();
-  x.timeoutMs = timeoutMs;
+  x.timeoutMs = Math.min(timeoutMs, MAX_TIMER_MS);
   return null;
 }
 

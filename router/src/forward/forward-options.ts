@@ -27,7 +27,9 @@ export interface ForwardOptions {
   readonly workerHeader: boolean;
 }
 
-const maxRetries = ({ disableRetries, retryMaxRetries }: Config): number => (disableRetries ? 0 : retryMaxRetries);
+/** 0: none. */
+export const maxRetries = ({ disableRetries, retryMaxRetries }: Config): number =>
+  disableRetries ? 0 : retryMaxRetries;
 
 export const forwardOptions = (config: Config): ForwardOptions => ({
   retries: {

@@ -1,3 +1,6 @@
+/** The longest time that Node's timers wait, 24.8 days: longer ones end at once. */
+export const MAX_TIMER_MS = 2 ** 31 - 1;
+
 /** Monotonic time that is updated each tick, for deadlines of seconds. */
 export interface CoarseClock {
   /** Milliseconds since an arbitrary point. */

@@ -54,6 +54,8 @@ interface Followed {
   keptBytes: number;
   /** Parts in a row, aborted or truncated, that left no new token. */
   fruitless: number;
+  /** The usage of the exchange is that of all parts. */
+  hasWholeUsage: boolean;
 }
 
 const chatPath = '/v1/chat/completions';
@@ -106,11 +108,11 @@ export class Resume implements AfterAttempt {
       if (generation?.isAborted === true) {
         return this.#next(x, followed, generation, generation.isBroken ? 'cut' : 'aborted', 'the engine ended it');
       }
-      if (sink === null || sink.refusal === 0) return result;
+      if (sink === null || sink.refusal === 0) return this.#whole(x, followed, result);
       const detail = `the engine that should have continued responded with ${sink.refusal}`;
       return { kind: 'cut', code: 'upstream_reset', detail };
     }
-    if (sink?.isOver === true) return COMPLETE;
+    if (sink?.isOver === true) return this.#whole(x, followed, COMPLETE);
     const failed = x.seams.filter(({ cause }) => cause !== 'aborted').length;
     const exhausted = failed < this.#parts.maxRetries() ? '' : 'retries';
     const reason = generation === null ? followed.reason : this.#whyNot(x, generation) || exhausted;
@@ -184,6 +186,7 @@ export class Resume implements AfterAttempt {
       known: null,
       keptBytes: 0,
       fruitless: 0,
+      hasWholeUsage: false,
     });
     return true;
   }
@@ -256,7 +259,7 @@ export class Resume implements AfterAttempt {
     const isOfSwap = weights?.wasAbortedBySwap(x.worker!, nowMs) === true;
     if (!isOfSwap && (!resumesAll || this.#aborts.mayBeAt(nowMs))) return false;
     // An engine may abort the same request each time.
-    const mayGoOn = isOfSwap || (hasNew ? maxRetries() > 0 : fruitless < maxRetries());
+    const mayGoOn = isOfSwap || hasNew ? maxRetries() > 0 : fruitless < maxRetries();
     const reason = this.#whyNot(x, generation) || (mayGoOn ? '' : 'retries');
     if (reason !== '') add(this.unresumed, reason);
     return reason === '';
@@ -266,10 +269,21 @@ export class Resume implements AfterAttempt {
     this.#aborts.finished(x, performance.now());
     const followed = x.state(this.#followed);
     if (followed === null) return;
-    const { generation } = followed;
     this.#keptBytes -= followed.keptBytes;
-    // The engine counted the tokens of earlier parts to the prompt.
-    if (generation === null || generation.offset === 0 || x.usage === null) return;
+    this.#countAll(x, followed);
+  }
+
+  /** The response is complete. The policy, which learns from its usage, is told before `finished`. */
+  #whole(x: Exchange, followed: Followed, result: Result): Result {
+    this.#countAll(x, followed);
+    return result;
+  }
+
+  /** The engine of the last part counted the tokens of earlier ones to the prompt. */
+  #countAll(x: Exchange, followed: Followed): void {
+    const { generation, hasWholeUsage } = followed;
+    if (hasWholeUsage || generation === null || generation.offset === 0 || x.usage === null) return;
+    followed.hasWholeUsage = true;
     const { promptTokens, outputTokens } = x.usage;
     const { offset } = generation;
     const lessOffset = promptTokens === null ? null : promptTokens - offset;

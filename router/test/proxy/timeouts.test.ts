@@ -1,5 +1,6 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { request, send } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
@@ -101,6 +102,15 @@ test('of the two limits on all of it the shorter one holds', async (t) => {
     await ask(request('POST', '/generate', '{}', [`x-turnout-timeout: ${header}`]));
     match((await client.answer()).text, new RegExp(says));
   }
+});
+
+test('an x-turnout-timeout beyond the longest timer of Node is as good as none', async (t) => {
+  const { client, ask } = await startScene(t);
+  const asked = await ask(request('POST', '/generate', '{}', ['x-turnout-timeout: 9999999']));
+  // A longer timer ends after 1 ms.
+  await delay(2);
+  asked.answer('{}');
+  equal((await client.answer()).status, 200);
 });
 
 test('an x-turnout-timeout that is no number of seconds is refused', async (t) => {

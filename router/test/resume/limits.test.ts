@@ -4,6 +4,7 @@ import { until } from '../harness/within.ts';
 import { connectClient } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { type EngineRequest, answer, startEngine } from '../harness/engine.ts';
+import { policyModule } from '../harness/policy-module.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
 import { chunk } from '../harness/message.ts';
 
@@ -82,6 +83,27 @@ test('a hung engine’s generation continues', async (t) => {
   assert.equal(await s.metric('turnout_resumes_total{cause="cut_hung"}'), 'turnout_resumes_total{cause="cut_hung"} 1');
 });
 
+test('a policy learns from the tokens of all parts', async (t) => {
+  const policy = policyModule(
+    t,
+    `() => {
+       let usage = null;
+       return {
+         needs: 'key',
+         choose: (x, workers) => workers[0].alone,
+         ended: (x) => void (usage = x.usage),
+         describe: () => ({ usage }),
+       };
+     }`,
+  );
+  const s = await scene(t, { policy });
+  (await begin(s)).connection.reset();
+  await end(s);
+  await untilIdle(s.router);
+  const { policies } = (await (await fetch(`${s.router.url}/policies`)).json()) as { policies: { state: object }[] };
+  assert.deepEqual(policies[0]!.state, { usage: { promptTokens: 3, cachedTokens: null, outputTokens: 3 } });
+});
+
 test('an engine that reports its own failure within the stream has failed', async (t) => {
   const s = await scene(t);
   const asked = await begin(s);
@@ -150,6 +172,12 @@ test('an aborted generation stays aborted, except with --resume all if no client
     for (const engine of s.engines) void abort(engine).catch(() => {});
     assert.ok((await s.client.read('0\r\n\r\n')).includes('"type":"abort"'));
     assert.equal(attempts, 3);
+  });
+  await t.test('all, without retries', async (own) => {
+    const s = await scene(own, { resume: 'all', disableRetries: true });
+    (await begin(s)).connection.write(aborted);
+    assert.ok((await s.client.read('0\r\n\r\n')).includes('"type":"abort"'));
+    assert.equal(await s.metric('turnout_resumes_total{cause="aborted"}'), '');
   });
   await t.test('all, with new tokens after an abort without', async (own) => {
     const s = await scene(own, { resume: 'all', retryMaxRetries: 1 });

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { MAX_TIMER_MS } from '../../kit/clock.ts';
 
 /** The section of an option in `--help` and in the reference. */
 export type OptionGroup =
@@ -59,8 +60,8 @@ export const port = z.int().min(0).max(65_535);
 export const secs = z
   .number()
   .min(0)
-  .max(86_400 * 30);
-export const ms = z.int().min(0);
+  .max(Math.floor(MAX_TIMER_MS / 1000));
+export const ms = z.int().min(0).max(MAX_TIMER_MS);
 export const count = z.int().min(0);
 /** The name of a header, in lower case. */
 export const headerName = z

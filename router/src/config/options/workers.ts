@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { count, flag, inGroup, list } from './option.ts';
+import { count, flag, inGroup, list, ms } from './option.ts';
 
 const option = inGroup('Workers');
 
@@ -61,10 +61,10 @@ export const workersOptions = {
     'Prefill engines. Each URL may be followed by its bootstrap port or the word none: --prefill http://a:30000 8998 http://b:30000.',
   ),
   decode: option('<urls...>', list, 'Decode engines.'),
-  connectTimeoutMs: option('<ms>', z.int().min(1).default(5_000), 'Timeout for connecting to an engine.'),
+  connectTimeoutMs: option('<ms>', ms.min(1).default(5_000), 'Timeout for connecting to an engine.'),
   workerIdleTimeoutMs: option(
     '<ms>',
-    z.int().min(1).default(4_000),
+    ms.min(1).default(4_000),
     'Idle connections to engines are closed after this time. Keep it below the keep-alive timeout of the engines (uvicorn: 5000).',
   ),
 } as const;
