@@ -198,7 +198,15 @@ test('sim says that a file is not a folder for the tokenizer', async (t) => {
 });
 
 test('a worker URL that ends with /v1 is refused with the one that is meant', async (t) => {
-  const { code, output } = await outcome(t, ['serve', '--port', '0', '--worker-urls', 'http://127.0.0.1:41001/v1']);
+  const { code, output } = await outcome(t, [
+    'serve',
+    '--port',
+    '0',
+    '--prometheus-port',
+    '0',
+    '--worker-urls',
+    'http://127.0.0.1:41001/v1',
+  ]);
   assert.match(output, /ends before \/v1\. Did you mean http:\/\/127\.0\.0\.1:41001\?/);
   assert.equal(code, 2);
 });
