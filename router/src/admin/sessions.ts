@@ -9,8 +9,12 @@ const MAX_LABELS = 64;
 const label = z.string().min(1).max(256);
 const value = z.union([z.string(), z.number(), z.boolean()]);
 
+const ofTrajectory = z
+  .undefined({ error: 'is a field of POST /trajectories/{session}/reward, which --plugin feed serves' })
+  .optional();
+
 /** The end of a session. `{"split": "train"}` is the label `split=train`. */
-const ending = z.looseObject({
+const ending = z.strictObject({
   session_id: z.string().optional(),
   reward: z.number().nullable().optional(),
   rewards: z.record(z.string().min(1).max(256), z.number()).optional(),
@@ -22,7 +26,11 @@ const ending = z.looseObject({
     .pipe(z.array(label).max(MAX_LABELS))
     .transform((labels) => [...new Set(labels)])
     .optional(),
+  turn_rewards: ofTrajectory,
+  token_rewards: ofTrajectory,
 });
+/** Clients of another router may send what only that router reads. */
+const endingAsThere = ending.loose();
 
 type Ending = z.infer<typeof ending>;
 
@@ -93,21 +101,21 @@ export function addSessionRoutes(
   };
 
   /** @returns an error response for an invalid body */
-  const read = async (c: Context): Promise<Ending | Response> => {
-    const { data, problem } = checkJson(ending, await c.req.text());
+  const read = async (c: Context, schema: z.ZodType<Ending>): Promise<Ending | Response> => {
+    const { data, problem } = checkJson(schema, await c.req.text());
     return problem === null ? data : c.json({ error: problem, code: 'bad_request' }, 400);
   };
 
   // As in vllm-router.
   app.post('/finish_session', async (c) => {
-    const body = await read(c);
+    const body = await read(c, endingAsThere);
     if (body instanceof Response) return body;
     const session = c.req.query('session_id') ?? body.session_id ?? '';
     if (session !== '') return finish(c, session, body);
     return c.json({ error: 'session_id is required (use query ?session_id=... or JSON body)' }, 400);
   });
   app.post('/sessions/:id{.+}/finish', async (c) => {
-    const body = await read(c);
+    const body = await read(c, ending);
     return body instanceof Response ? body : finish(c, c.req.param('id'), body);
   });
   app.delete('/sessions/:id{.+}', async (c) => {

@@ -101,7 +101,7 @@ export class Chooser {
       x.placer?.ended?.(x, worker);
     }
     if (x.session === '') return;
-    if (x.target === null) this.#homes?.released(x);
+    if (x.target === null && isTurn(x)) this.#homes?.released(x);
     if (x.isLastTurn && x.outcome === 'complete') {
       this.#homes?.ended(x.session);
       this.#table.sessionEnded(x.session);
@@ -187,7 +187,7 @@ export class Chooser {
 
   /** @returns the worker that the session has just left, or null */
   #noteWhy(x: PlacedRequest, to: Worker): Worker | null {
-    if (x.session !== '' && this.#homes !== null) return this.#homes.placed(x, to);
+    if (isTurn(x) && this.#homes !== null) return this.#homes.placed(x, to);
     x.why = x.tried.length > 0 ? 'retry' : 'policy';
     return null;
   }
@@ -236,6 +236,9 @@ export class Chooser {
     return this.#full !== null && (this.#fleet.fullCount > 0 || this.#queue.size > 0) && !readsState;
   }
 }
+
+/** A client may send the header of its session with everything: a list of models says nothing about where the session is. */
+const isTurn = ({ session, readsState }: PlacedRequest): boolean => session !== '' && !readsState;
 
 /** The policy held the request for as long as it may. */
 const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>

@@ -67,6 +67,20 @@ test('a request is placed by its facts, and counts until it is released', () => 
   assert.ok(workers.every((worker) => fleet.load(worker) === 0));
 });
 
+test('a list of models is no turn of the session whose header it has', () => {
+  const { placement, ends } = placementOf('rollout');
+  for (let i = 0; i < 6; i++) {
+    const x = requestOf({ session: 's' });
+    x.readsState = true;
+    placement.place(x);
+    assert.equal(x.why, 'policy');
+    ends(x);
+  }
+  const x = requestOf({ session: 's', tokens: 1_000 });
+  placement.place(x);
+  assert.equal(x.why, 'new');
+});
+
 test('the turns of a session go to one worker, with any policy that keeps sessions', () => {
   for (const name of ['consistent_hash', 'sticky_least_loaded', 'rollout', 'manual'] as const) {
     const { placement, ends } = placementOf(name);

@@ -12,6 +12,13 @@ export function addOptions(
   names: readonly OptionName[] = allNames,
   flagFor: (name: string) => string = (name) => name,
 ): Command {
+  /** Commander takes whatever follows as the value: a variable of a shell that is empty would make the next flag an API key. */
+  const valueOf = (flag: Option, text: string): string => {
+    const [word] = text.split('=');
+    if (word !== undefined && command.options.some(({ long, short }) => word === long || word === short))
+      command.error(`error: option '${flag.flags}' argument missing`);
+    return text;
+  };
   for (const name of names) {
     const spec: OptionSpec = options[name];
     if (spec.isFileOnly === true) continue;
@@ -24,9 +31,9 @@ export function addOptions(
     if (spec.value.endsWith('...>'))
       flag.argParser((text: string, all: unknown) => [
         ...((all as string[]) ?? []),
-        ...(fromText(name, text) as string[]),
+        ...(fromText(name, valueOf(flag, text)) as string[]),
       ]);
-    else if (spec.value !== '') flag.argParser((text: string) => fromText(name, text));
+    else if (spec.value !== '') flag.argParser((text: string) => fromText(name, valueOf(flag, text)));
     command.addOption(flag);
     if (spec.value === '' && fallback === true) {
       const off = new Option(`--no-${flagFor(kebab(name))}`, `Turns --${flagFor(kebab(name))} off.`);

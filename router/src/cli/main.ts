@@ -39,10 +39,13 @@ const read = ({ config, ...flags }: Record<string, unknown>, defaults?: Values) 
 const program = new Command('turnout');
 program
   .description('The router between RL training code and a fleet of LLM inference engines.')
-  .version(`turnout ${version}\nNode.js ${process.versions.node}\ntested with ${checkedEngines}`)
   .showHelpAfterError('(turnout --help lists commands and the most used options, turnout --help all every option)')
   .configureOutput({ outputError: (text, write) => write(usageError(text)) })
   .exitOverride();
+
+// The --version of `export` is that of weights.
+if (words[0] !== 'export')
+  program.version(`turnout ${version}\nNode.js ${process.versions.node}\ntested with ${checkedEngines}`);
 
 const serve = program.command('serve', { isDefault: true }).description('Run the router (the default command).');
 addRunFlags(addOptions(serve)).action((flags: RunFlags) => runRouter(flags, (given) => read(given)));

@@ -3,6 +3,7 @@ import { type Config, type OptionName, kebab, options } from '../config/options.
 import type { OptionSpec } from '../config/options/option.ts';
 import type { Command } from 'commander';
 import { unknownVariables } from '../config/load.ts';
+import { withoutEffect } from '../config/option-problems.ts';
 import type { Configured } from './configured.ts';
 
 /** Flags of every command that runs a router; they end it before it serves. */
@@ -33,7 +34,9 @@ export async function runRouter(
     process.stdout.write(printedConfig(readConfig(), origins()));
   } else if (check === true) {
     const { checkStart } = await import('./check-start.ts');
-    await checkStart(readConfig());
+    const config = readConfig();
+    await checkStart(config);
+    for (const line of withoutEffect(config)) process.stderr.write(`turnout: ${line}\n`);
     process.stdout.write('The configuration is valid.\n');
   } else await (await import('./serve.ts')).serve(readConfig);
 }

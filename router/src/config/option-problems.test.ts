@@ -21,3 +21,16 @@ test('what has an effect is not', () => {
   assert.deepEqual(named({ dpAware: true, intraNodeDataParallelSize: 4 }), []);
   assert.deepEqual(named({ ...ranks, vllmPdDisaggregation: true }), []);
 });
+
+test('what is to be stored needs a plugin that captures it', () => {
+  const alone = { store: 'redis://127.0.0.1:1', captureBodies: true, tokenizerPath: '/models/x' };
+  assert.deepEqual(named(alone), ['--capture-bodies', '--store', '--tokenizer-path']);
+  assert.deepEqual(named({ ...alone, captureChat: true }), []);
+  assert.throws(() => loadConfig({ captureRequired: true }, {}, undefined), /--capture-required: nothing is captured/);
+  assert.doesNotThrow(() => loadConfig({ captureRequired: true, plugin: ['radix-tree'] }, {}, undefined));
+});
+
+test('a limit on the age of weights needs a router that replaces them', () => {
+  assert.deepEqual(named({ maxWeightStaleness: 2 }), ['--max-weight-staleness']);
+  assert.deepEqual(named({ maxWeightStaleness: 2, swapSnapshots: '/weights/{identity}' }), []);
+});

@@ -1,6 +1,18 @@
 import type { Config } from './options.ts';
 import { pairKind } from './pairs.ts';
 
+/** The plugins whose turns are stored. */
+const CAPTURING = '--plugin radix-tree, --plugin chat-sessions or --capture-chat';
+
+const captures = ({ captureChat, plugin }: Config): boolean =>
+  captureChat || plugin.some((entry) => /^(radix-tree|chat-sessions|feed)(:|$)/.test(entry));
+
+/** @returns what is wrong with the options for what is stored; '' for nothing */
+export const captureProblem = (config: Config): string =>
+  config.captureRequired && !captures(config)
+    ? `--capture-required: nothing is captured without a plugin that captures: give ${CAPTURING}`
+    : '';
+
 /** @returns a message for each option that has no effect */
 export function withoutEffect(config: Config): string[] {
   const lines: string[] = [];
@@ -14,10 +26,18 @@ export function withoutEffect(config: Config): string[] {
     if (config.dpAware) lines.push(`--dp-aware ${why}`);
     if (config.intraNodeDataParallelSize > 1) lines.push(`--intra-node-data-parallel-size ${why}`);
   }
-  const captures = config.captureChat || config.plugin.some((entry) => /^(radix-tree|chat-sessions)(:|$)/.test(entry));
-  if (config.captureBodies && !captures) {
-    lines.push('--capture-bodies has no effect without a plugin that captures: --plugin radix-tree or --capture-chat');
+  if (!captures(config)) {
+    for (const [flag, isSet] of Object.entries({
+      '--capture-bodies': config.captureBodies,
+      '--store': config.store !== undefined,
+    })) {
+      if (isSet) lines.push(`${flag} has no effect without a plugin that captures: ${CAPTURING}`);
+    }
   }
+  if (config.tokenizerPath !== undefined && config.plugin.length === 0 && !config.captureChat && !config.tinker)
+    lines.push(`--tokenizer-path has no effect without a plugin that captures, or --tinker: ${CAPTURING}`);
+  if (config.maxWeightStaleness !== undefined && config.swapSnapshots === undefined && config.deployments.length === 0)
+    lines.push('--max-weight-staleness has no effect without weight swaps: --swap-snapshots');
   for (const [flag, value] of Object.entries({
     '--tinker-trainer': config.tinkerTrainer,
     '--tinker-weights': config.tinkerWeights,

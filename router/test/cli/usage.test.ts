@@ -30,6 +30,13 @@ async function outcome(t: TestContext, args: readonly string[], env: NodeJS.Proc
   return { code, output: run.output() };
 }
 
+test('turnout export --version selects weights', async (t) => {
+  const args = ['export', '--format', 'jsonl', '--data-dir', folderOf(t), '--version', 'step-1'];
+  const { code, output } = await outcome(t, args);
+  assert.match(output, /no trajectories were captured/);
+  assert.equal(code, 2);
+});
+
 test('--version names the release, Node.js and the engines', async (t) => {
   const { code, output } = await outcome(t, ['--version']);
   assert.equal(code, 0);
@@ -44,6 +51,8 @@ for (const [args, words] of [
   [['serve', '--disable-retries=true'], /option '--disable-retries' takes no value/],
   [['serve', '--unknown'], /unknown option '--unknown'/],
   [['serve', '--port'], /argument missing/],
+  [['serve', '--api-key', '--host', '127.0.0.1'], /option '--api-key <keys\.\.\.>' argument missing/],
+  [['serve', '--worker-urls', '--check'], /option '--worker-urls <urls\.\.\.>' argument missing/],
   [['serve', '--port', 'abc'], /^turnout: --port: "abc" is not a number$/m],
   [['serve', '--port', '70000'], /^turnout: --port: 70000: must be at most 65535$/m],
   [['completion', 'tcsh'], /must be bash, zsh or fish/],

@@ -126,10 +126,14 @@ test('an outcome that is wrong, or of no session on record, is refused and chang
     '{"labels":[1]}',
     '{"labels":[""]}',
     '{"reward":1e999}',
+    '{"rewrd":1}',
+    '{"reward":1,"turn_rewards":[1]}',
+    '{"reward":1,"token_rewards":[1]}',
   ];
   for (const body of wrong) {
     const { status, text } = await scene.post('/sessions/a/finish', body);
     assert.equal(status, 400, text);
+    if (body.includes('n_rewards')) assert.match(text, /is a field of POST \/trajectories\/\{session\}\/reward/);
   }
   for (const path of ['/sessions/nobody/finish', '/finish_session?session_id=nobody']) {
     const { status, text } = await scene.post(path, { reward: 1 });
