@@ -1,20 +1,28 @@
 import assert from 'node:assert/strict';
 import { renameSync } from 'node:fs';
+import http from 'node:http';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { Worker } from 'node:worker_threads';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { startChatScene } from '../harness/chat-scene.ts';
+import { startFeedScene } from '../harness/feed-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
-import { until } from '../harness/within.ts';
+import { settled, until } from '../harness/within.ts';
 
 const user = (content: string) => ({ role: 'user', content });
 
-test('a recorder thread that ended is started again with what is stored; until then readiness and requests say so', async (t) => {
+/** The threads that are started from now on. */
+function startedThreads(t: TestContext): readonly Worker[] {
   const threads: Worker[] = [];
   const note = (worker: Worker): unknown => threads.push(worker);
   process.on('worker', note);
   t.after(() => process.off('worker', note));
+  return threads;
+}
+
+test('a recorder thread that ended is started again with what is stored; until then readiness and requests say so', async (t) => {
+  const threads = startedThreads(t);
   const tokenizerPath = join(temporaryFolder(t), 'model');
   writeTokenizer(tokenizerPath);
   const scene = await startChatScene(t, {
@@ -52,4 +60,54 @@ test('a recorder thread that ended is started again with what is stored; until t
   );
   const engineSaw = scene.log.at(-1)!;
   assert.deepEqual([...engineSaw.inputIds, ...engineSaw.outputIds], metadata.accumulated_token_ids);
+});
+
+test('responses that the ended thread had begun are cut, and get nothing of later ones', async (t) => {
+  const threads = startedThreads(t);
+  const scene = await startFeedScene(
+    t,
+    { groupSize: 1 },
+    { router: { dataDir: temporaryFolder(t), captureBodies: true } },
+  );
+  const text = 'What is of ten? '.repeat(4_000);
+  for (let i = 0; i < 50; i++) {
+    const headers = { 'x-session-id': `s${i}`, 'x-turnout-group': `g${i}` };
+    await scene.post('/generate', { text, return_logprob: true, sampling_params: { max_new_tokens: 8 } }, headers);
+    await scene.finish(`s${i}`, { reward: 1 });
+  }
+  const begin = async (path: string): Promise<http.IncomingMessage> => {
+    const response = await new Promise<http.IncomingMessage>((resolve, reject) =>
+      http.get(scene.router.url + path, { agent: false }, resolve).on('error', reject),
+    );
+    response.pause();
+    // The router waits for its client, not for the thread.
+    await settled('what the client gets', () => response.socket.bytesRead, 1_000);
+    return response;
+  };
+  const read = async (response: http.IncomingMessage): Promise<{ isWhole: boolean; names: readonly string[] }> => {
+    const parts: Buffer[] = [];
+    const isWhole = await (async () => {
+      for await (const part of response) parts.push(part as Buffer);
+      return true;
+    })().catch(() => false);
+    const names = Buffer.concat(parts)
+      .toString()
+      .matchAll(/"session":"(s\d+)"/g);
+    return { isWhole, names: Array.from(names, ([, name]) => name!) };
+  };
+  const cut = [await begin('/trajectories?format=jsonl'), await begin('/feed?max_groups=50')];
+  await threads[0]!.terminate();
+  await until(
+    'it is back',
+    async () => (await scene.get('/readiness')).status === 200 && (await scene.get('/feed/stats')).status === 200,
+  );
+  const later = [await begin('/trajectories?format=jsonl'), await begin('/trajectories?format=jsonl')];
+  for (const response of cut) {
+    const { isWhole, names } = await read(response);
+    assert.deepEqual([isWhole, names.length < 50, new Set(names).size], [false, true, names.length]);
+  }
+  for (const response of later) {
+    const { isWhole, names } = await read(response);
+    assert.deepEqual([isWhole, names.length], [true, 50]);
+  }
 });

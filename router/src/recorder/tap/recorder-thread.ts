@@ -51,7 +51,7 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
     return this.ask(name, argument);
   }
 
-  /** @returns the number of a new capture */
+  /** @returns the number of a new capture, export or delivery: no thread that is started later has it again */
   newId(): number {
     return ++this.#lastId;
   }

@@ -73,7 +73,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
       'content-disposition': `attachment; filename="trajectories.${format}"`,
       'transfer-encoding': 'chunked',
     };
-    const bytes = await exportStream(thread, { format, query });
+    const bytes = await exportStream(thread, { id: thread.newId(), format, query });
     if (bytes === null) return c.json({ error: 'Too many exports at once', code: 'overloaded' }, 503);
     return c.body(bytes, 200, fields);
   });
@@ -123,8 +123,8 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
 
 /** The next piece is made when the last one is on its way. null: there are too many exports already. */
 async function exportStream(thread: RecorderThread, order: ExportOrder): Promise<ReadableStream<Uint8Array> | null> {
-  const id = await thread.read('exportBegin', order);
-  if (id === null) return null;
+  const { id } = order;
+  if (!(await thread.read('exportBegin', order))) return null;
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {

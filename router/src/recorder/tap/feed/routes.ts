@@ -41,9 +41,6 @@ const declared = z.strictObject({
 
 type Env = { Bindings: { exchange: Exchange } };
 
-/** Numbers the consumers' requests of this process. */
-let lastTake = 0;
-
 /**
  * `/feed` and `/groups`, and rewards of sessions. Where clients have keys each gets its own groups; an admin key is for all of them, and
  * `?tenant=` for those of one.
@@ -62,7 +59,7 @@ export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
     if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
     const { max_groups: max, wait_secs: waitSecs, lease_secs: secs = null, cursor, consumer, format } = asked.data;
     const who = { tenant: tenantFor(c, asked.data.tenant), consumer };
-    const take = { ...who, id: ++lastTake, max, cursor, leaseSecs: secs, waitMs: 1_000 * waitSecs, format };
+    const take = { ...who, id: thread.newId(), max, cursor, leaseSecs: secs, waitMs: 1_000 * waitSecs, format };
     return c.body(groupStream(thread, take), 200, { 'content-type': types[format], 'transfer-encoding': 'chunked' });
   });
 
@@ -148,23 +145,23 @@ function refuse(c: Context, code: ErrorCode, message: string): Response {
 
 /** Groups as soon as there are some. A consumer that disconnects gives those back that were not sent. */
 function groupStream(thread: RecorderThread, take: FeedTake): ReadableStream<Uint8Array> {
-  let stream: number | null = null;
   let isBegun = false;
   let isOver = false;
   const leave = (): void => {
     isOver = true;
-    thread.tell('feedLeave', { take: take.id, stream });
+    thread.tell('feedLeave', take.id);
   };
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
         if (!isBegun) {
           isBegun = true;
-          stream = await thread.ask('feedTake', take);
+          const isFound = await thread.ask('feedTake', take);
           // The consumer left while its groups were leased.
           if (isOver) return leave();
+          if (!isFound) return controller.close();
         }
-        const bytes = stream === null ? null : await thread.ask('feedNext', stream);
+        const bytes = await thread.ask('feedNext', take.id);
         if (bytes === null) controller.close();
         else controller.enqueue(bytes);
       },

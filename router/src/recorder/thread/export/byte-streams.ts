@@ -1,19 +1,19 @@
 /** Takes some ms to make, in which requests wait. */
 const PART_BYTES = 131_072;
 
-/** Bytes that are made at the pace of a reader on another thread, by number. */
+/**
+ * Bytes that are made at the pace of a reader on another thread. The ids of the streams come from that thread: it outlives this one, and
+ * what it asks of the streams of an earlier thread is an error, not another stream.
+ */
 export class ByteStreams {
   readonly #streams = new Map<number, AsyncGenerator<Uint8Array>>();
-  #lastId = 0;
 
   get size(): number {
     return this.#streams.size;
   }
 
-  /** @returns the argument of `next` and `end` */
-  begin(made: AsyncGenerator<Uint8Array>): number {
-    this.#streams.set(++this.#lastId, made);
-    return this.#lastId;
+  begin(id: number, made: AsyncGenerator<Uint8Array>): void {
+    this.#streams.set(id, made);
   }
 
   /**
@@ -22,20 +22,19 @@ export class ByteStreams {
    */
   async next(id: number): Promise<Uint8Array | null> {
     const made = this.#streams.get(id);
+    if (made === undefined) throw new Error('the recorder thread was started again while it sent the response');
     const pieces: Uint8Array[] = [];
     let bytes = 0;
-    while (made !== undefined && bytes < PART_BYTES) {
+    while (bytes < PART_BYTES) {
       const result = await made.next().catch((error: unknown) => {
         this.#streams.delete(id);
         throw error;
       });
-      if (result.done === true) {
-        this.#streams.delete(id);
-        break;
-      }
+      if (result.done === true) break;
       pieces.push(result.value);
       bytes += result.value.length;
     }
+    if (pieces.length === 0) this.#streams.delete(id);
     return pieces.length === 0 ? null : pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces);
   }
 

@@ -11,6 +11,8 @@ import { type ExportQuery, noProgress } from './walk.ts';
 import { outcomeJson } from '../../shared/outcome.ts';
 
 export interface ExportOrder {
+  /** For `exportNext` and `exportEnd`: `RecorderThread.newId()`. */
+  readonly id: number;
   readonly format: ExportFormat;
   readonly query: ExportQuery;
 }
@@ -81,12 +83,12 @@ export function exportCalls(
       const turns = await outlines(question);
       return turns.length === 0 ? null : json(metricsOf(turns));
     },
-    /** @returns the argument of `exportNext`; null: there are too many exports */
-    async exportBegin({ format, query }: ExportOrder): Promise<number | null> {
-      if (exports.size >= MAX_EXPORTS) return null;
-      const id = exports.begin(exportBytes(store, { format, query, dataDir }, noProgress()));
+    /** @returns false: there are too many exports */
+    async exportBegin({ id, format, query }: ExportOrder): Promise<boolean> {
+      if (exports.size >= MAX_EXPORTS) return false;
+      exports.begin(id, exportBytes(store, { format, query, dataDir }, noProgress()));
       await recorded();
-      return id;
+      return true;
     },
     /** null: it is complete. */
     exportNext: (id: number): Promise<Uint8Array | null> => exports.next(id),

@@ -8,7 +8,7 @@ import { feedNow } from './feed-clock.ts';
 
 /** A consumer's request for groups. */
 export interface Take {
-  /** Identifies the request among those of this process. */
+  /** `RecorderThread.newId()`. */
   readonly id: number;
   /** undefined: groups of all tenants. */
   readonly tenant: string | undefined;

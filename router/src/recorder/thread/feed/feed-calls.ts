@@ -97,19 +97,20 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       const cancelled = await begun().tick(feedNow());
       return { cancelled, stats: begun().stats };
     },
-    /** @returns the number of a stream for `feedNext`; null: no group came in time */
-    async feedTake({ format, ...take }: FeedTake): Promise<number | null> {
+    /** @returns whether `feedNext` has groups; false: none came in time */
+    async feedTake({ format, ...take }: FeedTake): Promise<boolean> {
       const { deliveries } = begun();
       const groups = await deliveries.take(take, feedNow());
-      if (groups.length === 0) return null;
+      if (groups.length === 0) return false;
       const encode = format === 'arrow' ? (await import('./arrow.ts')).toArrow : (await import('./ndjson.ts')).toNdjson;
-      return streams.begin(encode(deliveries.deliver(groups)));
+      streams.begin(take.id, encode(deliveries.deliver(groups)));
+      return true;
     },
-    feedNext: (stream: number): Promise<Uint8Array | null> => streams.next(stream),
+    feedNext: (take: number): Promise<Uint8Array | null> => streams.next(take),
     /** The consumer has left. */
-    async feedLeave({ take, stream }: { take: number; stream: number | null }): Promise<void> {
+    async feedLeave(take: number): Promise<void> {
       feed?.deliveries.leave(take);
-      if (stream !== null) await streams.end(stream);
+      await streams.end(take);
     },
     async feedClaims({ leases, tenant, act, leaseSecs }: FeedClaims): Promise<AckResult[]> {
       const { deliveries } = begun();
