@@ -1,6 +1,6 @@
 import type { DropReason, FeedOptions } from '../../shared/feed.ts';
 import type { Book } from './book.ts';
-import type { Group } from './group.ts';
+import type { Group, Lease } from './group.ts';
 import { deliveredOf } from './group.ts';
 import { groupProblem } from './judge.ts';
 import type { DeliveredGroup } from './rows.ts';
@@ -31,6 +31,15 @@ interface Waiter {
   readonly timer: NodeJS.Timeout;
 }
 
+/** Groups on their way to a consumer. */
+interface Sending {
+  readonly leased: readonly { readonly group: Group; readonly lease: Lease | null }[];
+  /** How many of them are in bytes that were made. */
+  made: number;
+  /** How many of them are in bytes that the consumer's connection took. */
+  sent: number;
+}
+
 const CLAIM = /^(\d+)-(\d+)$/;
 
 /** Groups that are ready: who gets them, for how long, and what follows. */
@@ -43,6 +52,7 @@ export class Deliveries {
   readonly #leased: Set<Group>;
   /** In the order in which they came. */
   readonly #waiters = new Map<number, Waiter>();
+  readonly #sending = new Map<number, Sending>();
 
   constructor(book: Book, options: FeedOptions, rows: (group: Group) => Promise<DeliveredGroup>) {
     this.#book = book;
@@ -83,11 +93,6 @@ export class Deliveries {
     }
   }
 
-  /** The consumer has left: it waits no more. */
-  leave(id: number): void {
-    this.#answer(id, []);
-  }
-
   /** Gives what is ready to consumers that wait, in their order. */
   wake(nowMs: number): void {
     for (const { take } of this.#waiters.values()) {
@@ -96,24 +101,37 @@ export class Deliveries {
     }
   }
 
-  /** The rows of leased groups, one after the other. A group that can't be delivered any more is dropped. */
-  async *deliver(groups: readonly Group[]): AsyncGenerator<DeliveredGroup> {
-    let sent = 0;
-    const leases = groups.map(({ lease }) => lease);
-    const isOurs = (i: number): boolean => groups[i]!.state === 'leased' && groups[i]!.lease === leases[i];
-    try {
-      for (const [i, group] of groups.entries()) {
-        const made = await this.#rows(group);
-        // Reading may take longer than the lease, and a member may have no rows any more.
-        if (isOurs(i) && !this.#isDropped(group)) yield made;
-        sent++;
-      }
-    } finally {
-      // The consumer has left in between: it has not got these.
-      for (let i = sent; i < groups.length; i++) if (isOurs(i)) this.#release(groups[i]!);
-      await this.#book.flush(feedNow());
-      this.wake(feedNow());
+  /** The rows of groups that `take` leased, one after the other. A group that can't be delivered any more is dropped. */
+  deliver(take: number, groups: readonly Group[]): AsyncGenerator<DeliveredGroup> {
+    const sending = { leased: groups.map((group) => ({ group, lease: group.lease })), made: 0, sent: 0 };
+    this.#sending.set(take, sending);
+    return this.#deliver(sending);
+  }
+
+  async *#deliver(sending: Sending): AsyncGenerator<DeliveredGroup> {
+    for (const { group, lease } of sending.leased) {
+      const delivered = await this.#rows(group);
+      sending.made++;
+      // Reading may take longer than the lease, and a member may have no rows any more.
+      if (isUnder(group, lease) && !this.#isDropped(group)) yield delivered;
     }
+  }
+
+  /** The consumer's connection took all bytes that were made. */
+  sent(take: number): void {
+    const sending = this.#sending.get(take);
+    if (sending !== undefined) sending.sent = sending.made;
+  }
+
+  /** The response to `take` is complete, or its consumer has left: groups that it was not sent are delivered again. */
+  async end(take: number): Promise<void> {
+    this.#answer(take, []);
+    const sending = this.#sending.get(take);
+    if (sending === undefined) return;
+    this.#sending.delete(take);
+    for (const { group, lease } of sending.leased.slice(sending.sent)) if (isUnder(group, lease)) this.#release(group);
+    await this.#book.flush(feedNow());
+    this.wake(feedNow());
   }
 
   async ack(claim: string, tenant: string | undefined, nowMs: number): Promise<AckResult> {
@@ -159,7 +177,7 @@ export class Deliveries {
 
   /** No consumer waits any more. */
   close(): void {
-    for (const id of this.#waiters.keys()) this.leave(id);
+    for (const id of this.#waiters.keys()) this.#answer(id, []);
   }
 
   #claimed(claim: string, tenant: string | undefined): Group | null {
@@ -234,7 +252,7 @@ export class Deliveries {
 
   #wait(take: Take): Promise<readonly Group[]> {
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.leave(take.id), take.waitMs);
+      const timer = setTimeout(() => this.#answer(take.id, []), take.waitMs);
       const found = (groups: readonly Group[]): void => void this.#written(groups, feedNow()).then(resolve, reject);
       this.#waiters.set(take.id, { take, found, timer });
     });
@@ -248,3 +266,6 @@ export class Deliveries {
     waiter.found(groups);
   }
 }
+
+/** Whether the group is still leased as it was then. */
+const isUnder = (group: Group, lease: Lease | null): boolean => group.state === 'leased' && group.lease === lease;

@@ -103,14 +103,24 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       const groups = await deliveries.take(take, feedNow());
       if (groups.length === 0) return false;
       const encode = format === 'arrow' ? (await import('./arrow.ts')).toArrow : (await import('./ndjson.ts')).toNdjson;
-      streams.begin(take.id, encode(deliveries.deliver(groups)));
+      streams.begin(take.id, encode(deliveries.deliver(take.id, groups)));
       return true;
     },
-    feedNext: (take: number): Promise<Uint8Array | null> => streams.next(take),
+    /** null: they are complete. The consumer's connection took all that was returned before. */
+    async feedNext(take: number): Promise<Uint8Array | null> {
+      const { deliveries } = begun();
+      deliveries.sent(take);
+      let bytes: Uint8Array | null = null;
+      try {
+        return (bytes = await streams.next(take));
+      } finally {
+        if (bytes === null) await deliveries.end(take);
+      }
+    },
     /** The consumer has left. */
     async feedLeave(take: number): Promise<void> {
-      feed?.deliveries.leave(take);
       await streams.end(take);
+      await feed?.deliveries.end(take);
     },
     async feedClaims({ leases, tenant, act, leaseSecs }: FeedClaims): Promise<AckResult[]> {
       const { deliveries } = begun();
