@@ -5,6 +5,7 @@ import { type Trajectory } from '../export/trajectory.ts';
 import { noProgress, walk } from '../export/walk.ts';
 import type { SessionName } from '../../shared/turn.ts';
 import type { RewardsChange } from './rewards.ts';
+import { boundsOf } from './rows.ts';
 
 const numbers = z.array(z.number());
 
@@ -55,11 +56,9 @@ async function newestOf(store: TrajectoryStore, { session, tenant }: SessionName
 /** One number for each sampled token of a trajectory, by turn. */
 function splitByTurn(given: readonly number[], trajectory: Trajectory | null): Record<string, number[]> | string {
   const split: Record<string, number[]> = {};
-  const { turns = [], ids } = trajectory ?? {};
   let at = 0;
-  for (const [i, { id, keeps, mask }] of turns.entries()) {
-    const end = turns[i + 1]?.keeps ?? ids!.length;
-    const sampled = mask.subarray(0, end - keeps).reduce((count, bit) => count + bit, 0);
+  for (const { id, from, to } of trajectory === null ? [] : boundsOf(trajectory)) {
+    const sampled = trajectory!.mask.subarray(from, to).reduce((count, bit) => count + bit, 0);
     split[id] = given.slice(at, (at += sampled));
   }
   return at === given.length

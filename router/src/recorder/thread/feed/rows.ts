@@ -128,7 +128,7 @@ async function rowOf(
 }
 
 /** What each turn adds, as far as the turn after it keeps it. */
-function boundsOf({ ids, turns }: Trajectory): RowTurn[] {
+export function boundsOf({ ids, turns }: Trajectory): RowTurn[] {
   const bounds: RowTurn[] = [];
   let to = ids.length;
   for (const { id, keeps, finishReason, worker } of turns.toReversed()) {
