@@ -2,7 +2,7 @@ import { deepEqual, equal, notEqual, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { memoryStore } from '../choose/state.ts';
 import { Ledger, type Reset } from './ledger.ts';
-import { Namespaces } from './namespaces.ts';
+import { Namespaces, cacheNamespace } from './namespaces.ts';
 
 /** An engine that loads what is signalled. */
 function scene() {
@@ -103,4 +103,15 @@ test('what is kept of sessions is bounded: those that were not used for longest 
   }
   swap('v2', 'new_session');
   deepEqual([engine.of('first'), engine.of('kept'), engine.of('s65535')], ['v2#1', '', '']);
+});
+
+test('a new session of a tenant has the new namespace, also if another tenant has an older one of its name', () => {
+  const { engine: namespaces, swap } = scene();
+  const thread = { run: (_call: string, _body: Buffer, _kind: null, namespace: string) => namespace };
+  const { requestBody } = cacheNamespace({ find: () => ({ kind: null, namespaces }) } as never, thread as never);
+  const namespaceOf = (tenant: string): unknown =>
+    requestBody!({ tenant, head: { get: () => 's' } } as never, Buffer.alloc(0), {} as never);
+  equal(namespaceOf('one'), '');
+  swap('v2', 'new_session');
+  deepEqual([namespaceOf('one'), namespaceOf('two')], ['', 'v2#1']);
 });

@@ -1,4 +1,5 @@
 import { headerKeyText } from '../classify/routing-keys.ts';
+import { tenantKey } from '../classify/tenant-key.ts';
 import type { BodyThread } from '../forward/body-calls.ts';
 import type { Plugin } from '../plugin.ts';
 import type { EngineTable } from './engine-table.ts';
@@ -67,7 +68,9 @@ export const cacheNamespace = (engines: EngineTable, thread: BodyThread): Plugin
   appliesTo: ({ isGeneration }) => isGeneration,
   requestBody(x, body, worker) {
     const engine = engines.find(worker);
-    const namespace = engine?.namespaces.of(headerKeyText(x.head.get(SESSION_HEADER) ?? '')) ?? '';
+    const session = headerKeyText(x.head.get(SESSION_HEADER) ?? '');
+    // Two tenants may have sessions of one name.
+    const namespace = engine?.namespaces.of(session === '' ? '' : tenantKey(x.tenant, session)) ?? '';
     // No other plugin keeps a large body.
     return thread.run('withNamespace', body, engine?.kind ?? null, namespace);
   },

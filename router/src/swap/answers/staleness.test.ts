@@ -34,12 +34,14 @@ function scene(options: Partial<StalenessParts['options']> = {}) {
   });
   const { plugin } = staleness;
   /** A request with these fields. */
-  const exchange = (fields: Record<string, string> = {}): { x: Exchange; ends: string[] } => {
+  const exchange = (fields: Record<string, string> = {}, more: object = {}): { x: Exchange; ends: string[] } => {
     const ends: string[] = [];
     const x = {
+      tenant: '',
       session: '',
       isLastTurn: false,
       outcome: null,
+      ...more,
       head: { get: (name: string) => fields[name] },
       ended(_: unknown, { error }: { error: { code: string } }) {
         ends.push(error.code);
@@ -137,6 +139,19 @@ test('a session that lags behind by more than the limit gets no further turn', (
   );
   swap(a, 'v1');
   assert.equal(turn('s'), '', 'back at its own snapshot');
+});
+
+test('a session of one tenant neither delays nor ends that of another one with its name', () => {
+  const { exchange, send, finish, swap } = scene({ maxSnapshots: 1 });
+  const turn = (tenant: string): string => code(() => send(exchange({ 'x-session-id': 's' }, { tenant }).x, a));
+  assert.equal(turn('one'), '');
+  swap(a, 'v3');
+  assert.equal(turn('two'), '', 'it begins now');
+  assert.equal(turn('one'), TOO_STALE);
+  const { x: last } = exchange({ 'x-session-id': 's' }, { tenant: 'two', isLastTurn: true, outcome: 'complete' });
+  send(last, a);
+  finish(last);
+  assert.equal(turn('one'), TOO_STALE, 'it has not ended');
 });
 
 test('with abort-stale running requests end at the swap that makes them too old, others go on', () => {

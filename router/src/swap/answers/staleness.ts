@@ -1,4 +1,5 @@
 import { sessionOf } from '../../classify/routing-keys.ts';
+import { tenantKey } from '../../classify/tenant-key.ts';
 import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
@@ -75,8 +76,8 @@ export class Staleness {
     const least = x.head.get(MIN_SNAPSHOT);
     if (least !== undefined && !this.#isAtLeast(worker, snapshot, least)) throw new Refused(tooOld(least));
     if (snapshot === null) return body;
-    const session = sessionOf(x, options.sessionHeaders);
-    const began = session === '' ? snapshot : this.#sessions.sent(session, snapshot);
+    const session = this.#sessionOf(x);
+    const began = session === null ? snapshot : this.#sessions.sent(session, snapshot);
     const start = { worker, snapshot: began };
     this.#running.set(x, start);
     const { maxSnapshots } = options;
@@ -100,8 +101,14 @@ export class Staleness {
     if (start === undefined) return;
     this.#running.delete(x);
     this.lags[Math.min(this.#lagOf(start), MAX_LAG)]!++;
-    if (x.isLastTurn && x.outcome === 'complete')
-      this.#sessions.ended(sessionOf(x, this.#parts.options.sessionHeaders));
+    const session = x.isLastTurn && x.outcome === 'complete' ? this.#sessionOf(x) : null;
+    if (session !== null) this.#sessions.ended(session);
+  }
+
+  /** Two tenants may have sessions of one name. null: the request names no session. */
+  #sessionOf(x: Exchange): string | null {
+    const name = sessionOf(x, this.#parts.options.sessionHeaders);
+    return name === '' ? null : tenantKey(x.tenant, name);
   }
 
   #isAtLeast(worker: Worker, snapshot: string | null, least: string): boolean {
