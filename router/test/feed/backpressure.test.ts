@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startFeedScene } from '../harness/feed-scene.ts';
+import { memoryUsed } from '../harness/memory-used.ts';
 import { until } from '../harness/within.ts';
 
 test('no new group begins while too many are pending; members of groups that began always may', async (t) => {
@@ -52,4 +53,27 @@ test('requests that would begin a group too many are held, until there is room o
   await until('none is held', () => holds(0));
   const { groups, members } = await scene.stats();
   assert.deepEqual([groups, members], [2, 2], 'no group began for the client that left');
+});
+
+test('a held request whose client leaves is not kept until there is room', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1, maxPendingGroups: 1, whenFull: 'hold' });
+  await scene.turn('a', 'g0');
+  const leaves = new AbortController();
+  const headers = { 'x-session-id': 'gone', 'x-turnout-group': 'gone' };
+  const init = { method: 'POST', body: '{"text":"Ten"}', headers, signal: leaves.signal };
+  const gone = fetch(`${scene.router.url}/generate`, init);
+  const isHeld = async (): Promise<boolean> =>
+    (await scene.get('/metrics')).text.includes('turnout_feed_held_requests 1\n');
+  await until('it is held', isHeld);
+  const [held] = Array.from(scene.router.pipeline.inFlight, (x) => new WeakRef(x));
+  leaves.abort();
+  await assert.rejects(gone);
+  await until(
+    'it is gone',
+    () => {
+      memoryUsed();
+      return held!.deref() === undefined;
+    },
+    10_000,
+  );
 });

@@ -28,15 +28,15 @@ export class FeedGate {
   readonly #parts: GateParts;
   /** Sessions that the thread was asked about, and whether they may go on. The oldest first. */
   readonly #known = new Map<string, 'admitted' | 'cancelled'>();
-  /** Requests that wait for room. */
-  #held: { readonly x: Exchange; readonly wake: () => void }[] = [];
+  /** Requests that wait for room, and what wakes each. */
+  readonly #held = new Map<Exchange, () => void>();
 
   constructor(parts: GateParts) {
     this.#parts = parts;
   }
 
   get held(): number {
-    return this.#held.filter(({ x }) => x.outcome === null).length;
+    return this.#held.size;
   }
 
   /** Whether the thread has to be asked about a request. */
@@ -67,7 +67,7 @@ export class FeedGate {
       if (verdict.kind === 'cancelled') throw refused('session_cancelled', verdict.message);
       if (verdict.kind === 'invalid') throw refused('bad_request', verdict.message);
       if (this.#parts.options.whenFull === 'refuse') throw refused('feed_full', verdict.message);
-      await new Promise<void>((wake) => this.#held.push({ x, wake }));
+      if (x.outcome === null) await new Promise<void>((wake) => this.#held.set(x, wake));
       // Its client has left: no group begins for it.
       if (x.outcome !== null) return null;
     }
@@ -78,9 +78,13 @@ export class FeedGate {
     const room = maxPending === null ? Infinity : maxPending - open - ready - leased;
     // More than there is room for: some belong to one group.
     if (room <= 0) return;
-    const held = this.#held;
-    this.#held = [];
-    for (const { wake } of held) wake();
+    this.#wakeAll();
+  }
+
+  /** The request is over: it waits no more. */
+  finished(x: Exchange): void {
+    this.#held.get(x)?.();
+    this.#held.delete(x);
   }
 
   /** Ends the requests of sessions that no group waits for. */
@@ -103,8 +107,13 @@ export class FeedGate {
   }
 
   close(): void {
-    for (const { wake } of this.#held) wake();
-    this.#held = [];
+    this.#wakeAll();
+  }
+
+  #wakeAll(): void {
+    const wakes = [...this.#held.values()];
+    this.#held.clear();
+    for (const wake of wakes) wake();
   }
 
   #sessionOf(x: Exchange): string {

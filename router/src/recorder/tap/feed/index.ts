@@ -64,6 +64,7 @@ export const feed = (
     return {
       appliesTo: (x: Exchange) => gate.appliesTo(x),
       admit: (x: Exchange) => gate.admit(x),
+      finished: (x: Exchange) => gate.finished(x),
       routes: ({ forClients }) => addFeedRoutes(forClients, thread),
       timeoutMs: MAX_HOLD_MS,
       close: () => {
