@@ -138,6 +138,9 @@ test('a declared group needs no header of its sessions: chats by path', async (t
   assert.equal(made.status, 200, made.text);
   const again = await scene.post('/groups', { group: 'g2', size: 2, sessions });
   assert.match(again.text, /is in a group already/);
+  const twice = await scene.post('/groups', { group: 'g3', size: 2, sessions: ['s', 's'] });
+  assert.equal(twice.status, 400, twice.text);
+  assert.match(twice.text, /sessions: has a session more than once/);
   for (const session of sessions) {
     const first = await scene.say(session, [{ role: 'user', content: 'What is of ten?' }]);
     await scene.say(session, [{ role: 'user', content: 'What is of ten?' }, first, { role: 'user', content: 'More' }]);

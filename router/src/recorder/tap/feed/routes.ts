@@ -36,7 +36,11 @@ const justTenant = z.strictObject({ tenant });
 const declared = z.strictObject({
   group: z.string().min(1).transform(boundedKey),
   size: z.number().int().min(1).max(MAX_GROUP_SIZE),
-  sessions: z.array(z.string().min(1).transform(boundedKey)).max(MAX_GROUP_SIZE).default([]),
+  sessions: z
+    .array(z.string().min(1).transform(boundedKey))
+    .max(MAX_GROUP_SIZE)
+    .refine((names) => new Set(names).size === names.length, 'has a session more than once')
+    .default([]),
 });
 
 type Env = { Bindings: { exchange: Exchange } };
