@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { assertSums, startFeedScene } from '../harness/feed-scene.ts';
+import { recordedLog } from '../harness/log-lines.ts';
 import { until } from '../harness/within.ts';
 
 interface Listed {
@@ -188,4 +189,22 @@ test('sessions without a group, and other requests, are none of the feed', async
   assert.equal((await scene.post('/generate', { text: 'Ten' })).status, 200);
   await scene.finish('s', { reward: 1 });
   assert.equal((await scene.stats()).groups, 0);
+});
+
+test('a session that goes on after its group is over is stored, logged as a warning, and not delivered', async (t) => {
+  const { log, lines } = recordedLog('warn');
+  const scene = await startFeedScene(t, { groupSize: 1 }, { parts: { log } });
+  const warnings = () =>
+    lines.flatMap(({ msg, session }) => (msg.startsWith('a session goes on whose') ? [session] : []));
+  await scene.turn('s', 'g');
+  await scene.finish('s', { reward: 1 });
+  await scene.turn('s', 'g');
+  await scene.ack(...(await scene.take('wait_secs=20')));
+  await until('it is logged', async () => {
+    assert.equal((await scene.turn('s', 'next epoch')).status, 200);
+    return warnings().length > 0;
+  });
+  await scene.turn('s', 'next epoch');
+  assert.deepEqual(warnings(), ['s'], 'once');
+  assert.deepEqual(await scene.take(), []);
 });

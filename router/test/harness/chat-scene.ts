@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import type { Router } from '../../src/router.ts';
+import type { Router, RouterParts } from '../../src/router.ts';
 import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
@@ -81,12 +81,14 @@ export async function startChatScene(
     count = 1,
     sim = {},
     router: routerOptions = {},
+    parts = {},
     template,
   }: {
     kind?: SimOptions['kind'];
     count?: number;
     sim?: Partial<SimOptions>;
     router?: RouterOptions;
+    parts?: RouterParts;
     /** In place of ChatML. */
     template?: string;
   } = {},
@@ -96,7 +98,7 @@ export async function startChatScene(
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
   if (template !== undefined) writeFileSync(join(tokenizerPath, 'chat_template.jinja'), template);
-  const router = await startTestRouter(t, {
+  const options = {
     workerUrls: engines.map(({ url }) => url),
     tokenizerPath,
     plugin: ['chat-sessions'],
@@ -104,7 +106,8 @@ export async function startChatScene(
     // Machines under load: the first request waits for a thread that starts.
     pluginTimeoutMs: 60_000,
     ...routerOptions,
-  });
+  };
+  const router = await startTestRouter(t, options, parts);
   await until('the router knows its engines', () => router.fleet.workers.every(({ models }) => models !== null));
   return sceneOf(router, engines, log);
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
+import type { RouterParts } from '../../src/router.ts';
 import type { FeedStats } from '../../src/observe/trainer-feed.ts';
 import { type ChatScene, startChatScene } from './chat-scene.ts';
 import type { RouterOptions } from './router.ts';
@@ -48,7 +49,7 @@ export interface FeedScene extends ChatScene {
 export async function startFeedScene(
   t: TestContext,
   options: object,
-  more: { router?: RouterOptions; sim?: Partial<SimOptions> } = {},
+  more: { router?: RouterOptions; parts?: RouterParts; sim?: Partial<SimOptions> } = {},
 ): Promise<FeedScene> {
   const router = { plugin: ['radix-tree', `feed:${JSON.stringify(options)}`], ...more.router };
   return feedSceneOf(await startChatScene(t, { ...more, router }));

@@ -28,6 +28,8 @@ export class FeedGate {
   readonly #parts: GateParts;
   /** Sessions that the thread was asked about, and whether they may go on. The oldest first. */
   readonly #known = new Map<string, 'admitted' | 'cancelled'>();
+  /** Names of sessions that have ended. Their next requests ask the thread whether their groups are over. The oldest first. */
+  readonly #ended = new Set<string>();
   /** Requests that wait for room, and what wakes each. */
   readonly #held = new Map<Exchange, () => void>();
 
@@ -45,7 +47,7 @@ export class FeedGate {
     if (x.head.get(REWARD) !== undefined) return true;
     const session = this.#sessionOf(x);
     if (session === '' && groupOf(x) === '') return false;
-    return session === '' || this.#known.get(tenantKey(x.tenant, session)) !== 'admitted';
+    return session === '' || !this.#isKnown(x.tenant, session);
   }
 
   /** Resolves when the request may pass; rejects with its refusal. */
@@ -54,14 +56,17 @@ export class FeedGate {
     const invalid = problemOfReward(x) ?? problemOfSize(x);
     if (invalid !== null) throw refused('bad_request', invalid);
     const key = tenantKey(x.tenant, session);
-    if (session !== '' && this.#known.get(key) === 'admitted') return null;
+    if (session !== '' && this.#isKnown(x.tenant, session)) return null;
     const size = x.head.get('x-turnout-group-size');
     const entry = { tenant: x.tenant, session, group: groupOf(x), size: size === undefined ? null : Number(size) };
     for (let isAgain = false; ; isAgain = true) {
       const verdict: FeedVerdict = await this.#parts.thread.ask('feedAdmit', { ...entry, isAgain });
       if (verdict.kind === 'admitted' || verdict.kind === 'cancelled') this.#remember(key, verdict.kind);
       if (verdict.kind === 'admitted') {
-        if (verdict.isPast) this.#parts.onPast(session);
+        if (verdict.isPast) {
+          this.#ended.delete(session);
+          this.#parts.onPast(session);
+        }
         return null;
       }
       if (verdict.kind === 'cancelled') throw refused('session_cancelled', verdict.message);
@@ -85,6 +90,15 @@ export class FeedGate {
   finished(x: Exchange): void {
     this.#held.get(x)?.();
     this.#held.delete(x);
+  }
+
+  /** Sessions that have ended, by the words of their clients. */
+  ended(sessions: readonly string[]): void {
+    for (const session of sessions) this.#ended.add(session);
+    for (const oldest of this.#ended) {
+      if (this.#ended.size <= MAX_KNOWN) return;
+      this.#ended.delete(oldest);
+    }
   }
 
   /** Ends the requests of sessions that no group waits for. */
@@ -118,6 +132,11 @@ export class FeedGate {
 
   #sessionOf(x: Exchange): string {
     return sessionOf(x, this.#parts.sessionHeaders);
+  }
+
+  /** Whether requests of the session pass without a question to the thread. */
+  #isKnown(tenant: string, session: string): boolean {
+    return this.#known.get(tenantKey(tenant, session)) === 'admitted' && !this.#ended.has(session);
   }
 
   #remember(key: string, as: 'admitted' | 'cancelled'): void {

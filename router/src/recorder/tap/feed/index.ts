@@ -46,9 +46,10 @@ export const feed = (
       if (isTicking || recorder.restarts.isAway) return;
       isTicking = true;
       try {
-        const { cancelled, stats: now } = await thread.ask('feedTick', null);
+        const { cancelled, ended, stats: now } = await thread.ask('feedTick', null);
         stats = now;
         gate.stop(cancelled);
+        gate.ended(ended);
         gate.roomFor(stats);
       } catch (error) {
         log.debug({ error: (error as Error).message }, 'the feed was not looked at: it is tried again');

@@ -52,6 +52,8 @@ interface FeedParts {
 export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedParts) {
   let feed: Feed | null = null;
   const streams = new ByteStreams();
+  /** Members that have ended since the last tick. */
+  let endedMembers: string[] = [];
   const begun = (): Feed => {
     if (feed === null) throw new Error('the feed has not begun');
     return feed;
@@ -92,10 +94,12 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
         .newest(SHOWN_GROUPS)
         .map((group) => [String(group.id), JSON.stringify(group)] as const),
     feedStats: (): FeedStats => begun().stats,
-    /** @returns sessions to stop, and the state afterwards */
-    async feedTick(): Promise<{ cancelled: readonly ChatName[]; stats: FeedStats }> {
+    /** @returns sessions to stop, members that have ended since the last tick, and the state afterwards */
+    async feedTick(): Promise<{ cancelled: readonly ChatName[]; ended: readonly string[]; stats: FeedStats }> {
       const cancelled = await begun().tick(feedNow());
-      return { cancelled, stats: begun().stats };
+      const ended = endedMembers;
+      endedMembers = [];
+      return { cancelled, ended, stats: begun().stats };
     },
     /** @returns whether `feedNext` has groups; false: none came in time */
     async feedTake({ format, ...take }: FeedTake): Promise<boolean> {
@@ -146,8 +150,12 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     ends: {
       isTaken: (name: SessionName, change: RewardChange): Promise<boolean> =>
         feed?.isTaken(name, { ...change, id: '' }) ?? Promise.resolve(false),
-      ended: (name: SessionName, change: RewardChange): Promise<FeedEnd> =>
-        feed?.ended(name, change, feedNow()) ?? Promise.resolve({ members: 0, isTaken: false }),
+      async ended(name: SessionName, change: RewardChange): Promise<FeedEnd> {
+        if (feed === null) return { members: 0, isTaken: false };
+        const end = await feed.ended(name, change, feedNow());
+        if (end.members > 0) endedMembers.push(name.session);
+        return end;
+      },
     },
   };
 }
