@@ -178,7 +178,8 @@ test('a request of a group whose size is not known, or differs, is refused', asy
     await refused({ 'x-turnout-group-size': size }, /whole number from 1 to 1024/);
   assert.equal((await scene.turn('a', 'g', { 'x-turnout-group-size': '2' })).status, 200);
   await refused({ 'x-turnout-group-size': '3' }, /is 3, and the group 'g' began with 2/);
-  await refused({ 'x-turnout-group-size': '2', 'x-turnout-reward': 'much' }, /x-turnout-reward is a number/);
+  for (const reward of ['much', '', '0x10'])
+    await refused({ 'x-turnout-group-size': '2', 'x-turnout-reward': reward }, /x-turnout-reward is a number/);
   await refused({ 'x-turnout-group-size': '2', 'x-turnout-reward': '1' }, /needs x-turnout-session-end/);
   assert.equal((await scene.stats()).members, 1);
 });

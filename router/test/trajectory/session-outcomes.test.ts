@@ -115,6 +115,21 @@ test('the outcome that is said at the end is listed, and found by reward and lab
   assert.deepEqual({ reward, labels, finished }, { reward: 0.5, labels: ['solved', 'math'], finished: true });
 });
 
+test('a reward in a header with the end of a session is kept, if it is a number', async (t) => {
+  const scene = await bothPlugins(t);
+  const rewards = { '0.5': 0.5, '': null, '0x10': null, much: null };
+  for (const value of Object.keys(rewards)) {
+    const headers = { 'x-session-id': `[${value}]`, 'x-turnout-session-end': '1', 'x-turnout-reward': value };
+    assert.equal((await scene.post('/generate', turn('/generate'), headers)).status, 200);
+  }
+  await until('all have ended', async () => (await list(scene, 'finished=true')).length === 4);
+  const kept = (await list(scene)).map(({ session, reward }) => [session, reward]);
+  assert.deepEqual(
+    Object.fromEntries(kept),
+    Object.fromEntries(Object.entries(rewards).map(([value, reward]) => [`[${value}]`, reward])),
+  );
+});
+
 test('an outcome that is wrong, or of no session on record, is refused and changes nothing', async (t) => {
   const scene = await bothPlugins(t);
   await scene.post('/generate', turn('/generate'), { 'x-session-id': 'a' });

@@ -23,6 +23,16 @@ export interface OutcomeQuery {
   readonly label?: string | undefined;
 }
 
+/** The header with the reward of a session that ends with its request. */
+export const REWARD_HEADER = 'x-turnout-reward';
+const DECIMAL = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i;
+
+/** @returns null: the value of the header is no decimal number */
+export function rewardIn(value: string): number | null {
+  const reward = DECIMAL.test(value.trim()) ? Number(value) : NaN;
+  return Number.isFinite(reward) ? reward : null;
+}
+
 export const outcomeAfter = (
   before: SessionOutcome | null,
   { reward = before?.reward ?? null, labels = before?.labels ?? [] }: OutcomeChange,

@@ -19,6 +19,7 @@ import { GrowthLog } from './growth-log.ts';
 import { RecorderThread } from './recorder-thread.ts';
 import { type Bracket, VersionBrackets } from '../../weights/version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
+import { REWARD_HEADER, rewardIn } from '../shared/outcome.ts';
 import type { SessionEnd, SessionEnded, StoreState } from '../thread/store/store-calls.ts';
 import { StoredFirst } from './stored-first.ts';
 import { ThreadRestarts } from './thread-restarts.ts';
@@ -274,8 +275,8 @@ function endIn(x: Exchange, sessionHeaders: readonly string[]): SessionEnd | nul
   if (!x.isLastTurn && x.head.get('x-turnout-session-end') !== '1') return null;
   const session = sessionOf(x, sessionHeaders);
   if (session === '') return null;
-  const reward = Number(x.head.get('x-turnout-reward') ?? NaN);
-  return { session, tenant: x.tenant, ...(Number.isFinite(reward) ? { reward } : {}) };
+  const reward = rewardIn(x.head.get(REWARD_HEADER) ?? '');
+  return { session, tenant: x.tenant, ...(reward === null ? {} : { reward }) };
 }
 
 /** The built-in plugins that record tokens. @param recorder null: none of the options asks for one */

@@ -4,13 +4,13 @@ import { RouterError } from '../../../kit/errors.ts';
 import { Refused } from '../../../plugin.ts';
 import { type FeedOptions, type FeedVerdict, MAX_GROUP_SIZE } from '../../shared/feed.ts';
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
+import { REWARD_HEADER, rewardIn } from '../../shared/outcome.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
 import type { ChatName } from '../../shared/turn.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 
 /** So many sessions are known by name: for others the thread is asked. */
 const MAX_KNOWN = 200_000;
-const REWARD = 'x-turnout-reward';
 
 export interface GateParts {
   readonly thread: RecorderThread;
@@ -44,7 +44,7 @@ export class FeedGate {
   /** Whether the thread has to be asked about a request. */
   appliesTo(x: Exchange): boolean {
     if (!x.isGeneration) return false;
-    if (x.head.get(REWARD) !== undefined) return true;
+    if (x.head.get(REWARD_HEADER) !== undefined) return true;
     const session = this.#sessionOf(x);
     if (session === '' && groupOf(x) === '') return false;
     return session === '' || !this.#isKnown(x.tenant, session);
@@ -160,16 +160,10 @@ function problemOfSize({ head }: Exchange): string | null {
 
 /** The header says something of a session that is over with this request. */
 function problemOfReward(x: Exchange): string | null {
-  const text = x.head.get(REWARD);
+  const text = x.head.get(REWARD_HEADER);
   if (text === undefined) return null;
-  if (Number.isNaN(rewardIn(text))) return `${REWARD} is a number.`;
+  if (rewardIn(text) === null) return `${REWARD_HEADER} is a number: 0.5, -1e-3.`;
   return x.isLastTurn || x.head.get('x-turnout-session-end') === '1'
     ? null
-    : `${REWARD} needs x-turnout-session-end: 1. POST /trajectories/{session}/reward gives a reward at any time.`;
-}
-
-/** NaN: it is no finite number. */
-export function rewardIn(text: string): number {
-  const reward = text.trim() === '' ? NaN : Number(text);
-  return Number.isFinite(reward) ? reward : NaN;
+    : `${REWARD_HEADER} needs x-turnout-session-end: 1. POST /trajectories/{session}/reward gives a reward at any time.`;
 }
