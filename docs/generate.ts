@@ -155,7 +155,7 @@ function errorsPage(): string {
   ]);
   return `# Errors
 
-Generated from \`router/src/kit/errors.ts\`. Errors of the router have their code in \`x-turnout-error\` and the
+Generated from \`router/src/kit/errors.ts\`. Errors that the router gives requests for engines have their code in \`x-turnout-error\` and the
 error format of the API that was called (OpenAI, SGLang, Anthropic for \`/v1/messages\`). A malformed request gets the status that fits best
 (400, 408, 414, 417, 431, 501, 505). An engine's own errors pass unchanged.
 

@@ -1,10 +1,11 @@
 import { Hono } from 'hono';
 import { checkInput, checkJson } from '../config/check-input.ts';
+import { methodsFor } from '../plugins/endpoints.ts';
 import type { MetricsText } from '../observe/metrics-server.ts';
 import type { ExchangeRows } from '../observe/exchange-rows.ts';
 import { addDashboardRoutes } from './dashboard/routes.ts';
 import type { FeedSources } from './dashboard/feed-tables.ts';
-import { openApi } from './endpoints.ts';
+import { neededFor, openApi } from './endpoints.ts';
 import { addEngineMetrics } from './engine-metrics.ts';
 import { type ExplainContext, addExplain } from './explain.ts';
 import { addOverviewRoutes } from './overview.ts';
@@ -49,12 +50,11 @@ export function createAdminApp(context: AdminContext): Hono {
   if (context.dashboard !== null) addDashboardRoutes(app, context.dashboard);
 
   app.notFound((c) => {
-    const ownPaths = new Set(app.routes.map(({ path }) => path));
-    const allow = app.routes.filter(
-      ({ path }) => path === c.req.path || (path.includes(':') && !ownPaths.has(c.req.path)),
-    );
-    const methods = [...new Set(allow.map(({ method }) => method))].join(', ');
-    return c.json({ error: `This path takes ${methods}` }, 405, { allow: methods });
+    const { method, path } = c.req;
+    const allow = methodsFor(app, path);
+    const needs = neededFor(method, path);
+    const hint = needs === null ? '' : `; ${method} needs ${needs}`;
+    return c.json({ error: `This path takes ${allow}${hint}.` }, 405, { allow, 'x-turnout-error': 'bad_request' });
   });
   app.onError((error, c) => c.json({ error: error.message, code: 'internal_error' }, 500));
   return app;

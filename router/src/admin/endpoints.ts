@@ -13,7 +13,7 @@ export interface Endpoint {
   readonly needs?: string;
 }
 
-const captures = 'a plugin that captures';
+const captures = '--plugin radix-tree, --plugin chat-sessions or --capture-chat';
 const radixTree = '--plugin radix-tree';
 const feed = '--plugin feed';
 const chatSessions = '--plugin chat-sessions';
@@ -140,6 +140,7 @@ export const endpoints: readonly Endpoint[] = [
       'POST /v1/accounts/{account}/deployments': 'Hot load: refused; deployments are configured.',
       'GET /v1/accounts/{account}/deployments/{deployment}': 'Hot load: a deployment.',
       'PATCH /v1/accounts/{account}/deployments/{deployment}': 'Hot load: changes its transition and trainer.',
+      'DELETE /v1/accounts/{account}/deployments/{deployment}': 'Hot load: refused; deployments are configured.',
       'GET /v1/accounts/{account}/deployments/{deployment}/ledger':
         'Hot load: the snapshots that were signalled, the latest first, with the result at each engine.',
       'DELETE /v1/accounts/{account}/deployments/{deployment}/ledger': 'Hot load: forgets the snapshots.',
@@ -170,6 +171,14 @@ export const endpoints: readonly Endpoint[] = [
     { 'POST /api/v1/create_model': 'Tinker: forwarded to the trainer, unless its session belongs to another key.' },
   ),
 ];
+
+const optional = endpoints.flatMap(({ method, path, needs }) =>
+  needs === undefined ? [] : [{ method, isPath: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '.+')}$`), needs }],
+);
+
+/** What would make the router answer this request itself; null: nothing would. */
+export const neededFor = (asked: string, path: string): string | null =>
+  optional.find(({ method, isPath }) => method === asked && isPath.test(path))?.needs ?? null;
 
 /** @param summaries by method and path */
 function listed(

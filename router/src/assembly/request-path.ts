@@ -14,6 +14,7 @@ import { healthFeedback } from '../observe/health-feedback.ts';
 import { controlLog, requestLogOptions, requestLogs } from '../observe/request-logs.ts';
 import { Plugins } from '../phases/chain.ts';
 import { knownEndpointOf } from '../picker/endpoints.ts';
+import { neededFor } from '../admin/endpoints.ts';
 import { modelRewrite, rewrittenModel } from '../picker/model-rewrite.ts';
 import type { PickerParts } from '../picker/picked-request.ts';
 import { Pipeline } from '../pipeline.ts';
@@ -67,7 +68,7 @@ export function makeRequestPath(parts: Own) {
     random,
     eligibleFor: (x) => (x.audience === null ? chooser.eligibleFor(x) : []),
   });
-  const logs = requestLogs(log, live.of(requestLogOptions), rows, () => inFlight, homes);
+  const logs = requestLogs(log, live.of(requestLogOptions), rows, () => inFlight, homes, neededFor);
   parts.closers.add(() => logs.close());
   const sessionEnds = recorder === null ? [] : [recorder.sessionEnds];
   const pipeline = new Pipeline({

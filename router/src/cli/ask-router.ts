@@ -1,3 +1,4 @@
+import { neededFor } from '../admin/endpoints.ts';
 import { ConfigError } from '../config/load.ts';
 
 const TIMEOUT_MS = 10_000;
@@ -34,8 +35,9 @@ export async function askRouter(
   const keyHint = isForbidden ? ' Give an admin key with --api-key.' : '';
   // A 404 without a text for the user is an engine's: the router passed the request on, and added the id of the request.
   const isPassedOn = response.headers.has('x-request-id');
+  const needs = neededFor(json === undefined ? 'GET' : 'POST', path.split('?')[0]!) ?? 'another version';
   const notFound = isPassedOn
-    ? ` This router does not serve ${path}: is its option set?`
+    ? ` This router does not serve ${path}: that needs ${needs}.`
     : ' Is this a turnout router?';
   const hint = response.status === 404 && why === '' ? notFound : keyHint;
   throw new ConfigError(`${url}${path} answered ${response.status}.${why}${hint}`);

@@ -34,3 +34,14 @@ test('a limit on the age of weights needs a router that replaces them', () => {
   assert.deepEqual(named({ maxWeightStaleness: 2 }), ['--max-weight-staleness']);
   assert.deepEqual(named({ maxWeightStaleness: 2, swapSnapshots: '/weights/{identity}' }), []);
 });
+
+test('two listeners on one address need two ports', () => {
+  const load = (options: Record<string, unknown>) => () => loadConfig(options, {}, undefined);
+  assert.throws(load({ port: 9_000, adminPort: 9_000 }), /--port and --admin-port are both 9000/);
+  assert.throws(
+    load({ host: '0.0.0.0', port: 9_000, prometheusPort: 9_000 }),
+    /--port and --prometheus-port are both 9000/,
+  );
+  assert.doesNotThrow(load({ host: '10.0.0.1', port: 9_000, prometheusPort: 9_000 }));
+  assert.doesNotThrow(load({ port: 0, adminPort: 0, prometheusPort: 0 }));
+});

@@ -72,6 +72,22 @@ export function deploymentsProblem({
   return overlaps ? 'deployments with workers in common must list the same workers' : '';
 }
 
+/** @returns what is wrong with the ports; '' for nothing */
+export function portsProblem(config: Config): string {
+  const ports = [
+    { flag: '--port', port: config.port, host: config.host },
+    { flag: '--admin-port', port: config.adminPort ?? 0, host: config.adminHost },
+    { flag: '--prometheus-port', port: config.prometheusPort, host: config.prometheusHost },
+  ].filter(({ port }) => port !== 0);
+  for (const [i, one] of ports.entries()) {
+    const isSame = ({ port, host }: typeof one): boolean =>
+      port === one.port && (host === one.host || [host, one.host].some((each) => each === '0.0.0.0' || each === '::'));
+    const other = ports.slice(i + 1).find(isSame);
+    if (other !== undefined) return `${one.flag} and ${other.flag} are both ${one.port}: each needs a port of its own`;
+  }
+  return '';
+}
+
 type Discovery = Pick<
   Config,
   | 'serviceDiscovery'

@@ -13,7 +13,13 @@ import { swapOptions } from './options/swap.ts';
 import { tinkerOptions } from './options/tinker.ts';
 import { trajectoriesOptions } from './options/trajectories.ts';
 import { workersOptions } from './options/workers.ts';
-import { captureProblem, deploymentsProblem, discoveryProblem, pickerProblem } from './option-problems.ts';
+import {
+  captureProblem,
+  deploymentsProblem,
+  discoveryProblem,
+  pickerProblem,
+  portsProblem,
+} from './option-problems.ts';
 import { pairsProblem } from './pairs.ts';
 
 /**
@@ -59,7 +65,14 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
         '--dp-aware asks engines with their first health check, and --disable-health-check is set: give --intra-node-data-parallel-size, or the ranks themselves (http://host:port@0-3)',
     });
   }
-  for (const check of [discoveryProblem, pairsProblem, deploymentsProblem, captureProblem, pickerProblem]) {
+  for (const check of [
+    portsProblem,
+    discoveryProblem,
+    pairsProblem,
+    deploymentsProblem,
+    captureProblem,
+    pickerProblem,
+  ]) {
     const problem = check(config);
     if (problem !== '') context.addIssue({ code: 'custom', message: problem });
   }

@@ -23,19 +23,20 @@ export const requestLogOptions = ({ accessLog, sessionHeaders }: Config): Reques
   sessionHeaders,
 });
 
-/** The log lines about single requests. @param requests in flight */
+/** The log lines about single requests. @param requests in flight @param neededFor what would make the router answer it itself */
 export function requestLogs(
   log: Logger,
   options: RequestLogOptions,
   rows: ExchangeRows,
   requests: () => Iterable<Exchange>,
   homes: SessionHomes,
+  neededFor: (method: string, path: string) => string | null,
 ) {
   const refusals = refusalLog(log, options);
   const logWaits = waitWatch(log, options, requests, homes);
   rows.listen(exchangeLog(log, options));
   return {
-    observers: [refusals, attemptLog(log), pluginHints(log)] as readonly Observer[],
+    observers: [refusals, attemptLog(log), optionHints(log, neededFor)] as readonly Observer[],
     refusals,
     sweep(nowMs: number): void {
       refusals.limit.sweep(nowMs);
@@ -132,23 +133,16 @@ const fieldsOf = (row: ExchangeRow, hasCandidates: boolean): object => ({
   ...(row.error === null ? {} : { error: row.error }),
 });
 
-/** Endpoints of built-in plugins and the options that load them. Without these such a request goes to an engine. */
-const served: readonly [path: RegExp, options: string][] = [
-  [/^\/(retrieve_from_text|radix_tree)(\/|$)/, '--plugin radix-tree'],
-  [/^\/sessions(\/|$)/, '--plugin chat-sessions'],
-  [/^\/(trajectories(\/|$)|trajectory$)/, '--plugin radix-tree, --plugin chat-sessions or --capture-chat'],
-];
-
-/** Logs once per option why a request for a plugin's endpoint got an engine's 404. */
-function pluginHints(log: Logger): Observer {
+/** Logs once per option why a request for an endpoint of the router got an engine's 404. */
+function optionHints(log: Logger, neededFor: (method: string, path: string) => string | null): Observer {
   const hinted = new Set<string>();
   return {
     finished({ path, status, head, worker }) {
       if (status !== 404 || worker === null) return;
-      const found = served.find(([pattern]) => pattern.test(path));
-      if (found === undefined || hinted.has(found[1])) return;
-      hinted.add(found[1]);
-      log.warn(`${head.method} ${path} was answered 404 by an engine: the router serves it with ${found[1]}`);
+      const needs = neededFor(head.method, path);
+      if (needs === null || hinted.has(needs)) return;
+      hinted.add(needs);
+      log.warn(`${head.method} ${path} was answered 404 by an engine: the router serves it with ${needs}`);
     },
   };
 }

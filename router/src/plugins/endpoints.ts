@@ -25,6 +25,14 @@ const MAX_BODY_BYTES = 16_777_216;
 /** `/name` or `/name/:id/more`. A parameter that may have slashes is `:id{.+}`. */
 const PATH = /^\/[\w.~-]+(\/(:[\w.~-]+\{\.\+\}|:?[\w.~-]+))*$/;
 
+/** The methods with which a path is an endpoint, for `allow`. */
+export const methodsFor = ({ routes, router }: Hono, path: string): string =>
+  [...new Set(routes.map(({ method }) => method))]
+    .filter((method) =>
+      router.match(method, path)[0].some(([[, route]]) => route.method === method && method !== 'ALL'),
+    )
+    .join(', ');
+
 /** The endpoints of plugins. Their failures are contained. */
 export class PluginEndpoints {
   /** null: the path is not a plugin's. */

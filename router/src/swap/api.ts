@@ -32,8 +32,9 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
     const { all } = deployments;
     if (name === undefined && new Set(all.map((each) => each.set)).size === 1) return all[0]!;
     const found = name === undefined ? undefined : all.find((each) => each.name === name);
-    const names = all.map((each) => each.name).join(', ');
-    return found ?? problem(c, 400, `deployment: specify one of ${names}`);
+    const names = all.flatMap((each) => each.name ?? []).join(', ');
+    const say = names === '' ? 'leave it out: --swap-snapshots has one for all workers' : `specify one of ${names}`;
+    return found ?? problem(c, 400, `deployment: ${say}`);
   };
 
   app.post('/swap', async (c) => {

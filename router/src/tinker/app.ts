@@ -1,3 +1,4 @@
+import { methodsFor } from '../plugins/endpoints.ts';
 import type { Context, Hono } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import * as z from 'zod';
@@ -135,6 +136,8 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
 
   app.all('/:rest{.+}', (c) => {
     if (context.orElse !== null) return context.orElse(c.env.exchange);
+    const allow = methodsFor(routes, c.req.path);
+    if (allow !== '') return c.json({ detail: `This path takes ${allow}.` }, 405, { allow });
     return refuse(c, 404, `${c.req.method} ${c.req.path}: this server samples only. Training needs --tinker-trainer.`);
   });
 }

@@ -57,7 +57,7 @@ const owners: Readonly<Record<string, string>> = {
   tried: 'choose',
   failures: '',
   seams: 'resume',
-  isTrial: 'choose observe',
+  trials: 'choose observe',
   attempts: 'pipeline control',
   status: 'pipeline',
   isStream: 'pipeline',

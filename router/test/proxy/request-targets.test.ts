@@ -1,4 +1,4 @@
-import { deepEqual, equal } from 'node:assert/strict';
+import { deepEqual, equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
 import { request } from '../harness/client.ts';
 import { HELLO, startScene } from '../harness/router.ts';
@@ -68,4 +68,18 @@ test('a method that a router endpoint does not take: 405, and the engine never g
   const second = await client.answer();
   deepEqual([second.status, second.get('allow')], [405, 'POST']);
   equal((await engine.next()).target, '/hello');
+});
+
+test('of a path with parameters a 405 names its own methods, and what would serve the other one', async (t) => {
+  const { router } = await startScene(t);
+  for (const [method, path, allow, words] of [
+    ['GET', '/sessions/a', 'DELETE', /^This path takes DELETE; GET needs --plugin chat-sessions\.$/],
+    ['GET', '/sessions/a/finish', 'POST, DELETE', /^This path takes POST, DELETE/],
+    ['POST', '/explain/a', 'GET', /^This path takes GET\.$/],
+    ['POST', '/sessions', 'GET', /; POST needs --plugin chat-sessions\.$/],
+  ] as const) {
+    const got = await fetch(router.url + path, { method });
+    deepEqual([got.status, got.headers.get('allow')], [405, allow], path);
+    match(((await got.json()) as { error: string }).error, words);
+  }
 });

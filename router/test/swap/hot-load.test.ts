@@ -181,6 +181,7 @@ test('headers choose the deployment; unknown ones are 404', async (t) => {
   equal((await async.call('GET', '/v1/accounts/acct/deployments/x')).status, 404);
   equal((await async.call('POST', '/v1/accounts/acct/deployments?deploymentId=a', {})).status, 409);
   equal((await async.call('POST', '/v1/accounts/acct/deployments?deploymentId=x', {})).status, 501);
+  equal((await async.call('POST', '/v1/accounts/acct/deployments', {})).status, 400);
   const all = await async.call('GET', '/v1/accounts/acct/deployments');
   deepEqual(
     (all.json['deployments'] as { name: string }[]).map(({ name }) => name),
@@ -234,11 +235,15 @@ test('a client changes the transition and the trainer of a deployment, and nothi
     ['SYNC', job, undefined],
   );
   equal((await patch({ maxReplicaCount: 0 })).status, 501);
+  equal((await patch({ hotLoadTransitionType: 'FOO' })).status, 400);
+  equal((await client.call('DELETE', path)).status, 501);
   equal((await client.call('GET', path)).json['hotLoadTrainerJob'], job);
   await client.signal({ identity: 'v1' });
   await client.untilReady('v1');
   const swaps = (await client.call('GET', '/swap')).json as { deployments: { swaps: { transition: string }[] }[] };
   equal(swaps.deployments[0]!.swaps[0]!.transition, 'sync');
+  const unnamed = await client.call('POST', '/swap', { identity: 'v2', deployment: 'x' });
+  deepEqual([unnamed.status, /leave it out/.test(JSON.stringify(unnamed.json))], [400, true]);
   equal(engines.length, 2);
 });
 

@@ -43,6 +43,15 @@ test('errors have a detail, a length, and a status that no SDK retries without e
   ok(status >= 400 && /content-length: \d+/i.test(headerLines), headerLines);
 });
 
+test('a method that a path does not take is 405, with those that it takes', async (t) => {
+  const { router } = await startTinkerScene(t, ['vllm']);
+  const got = await fetch(`${router.url}/api/v1/asample`);
+  deepEqual(
+    [got.status, got.headers.get('allow'), await got.json()],
+    [405, 'POST', { detail: 'This path takes POST.' }],
+  );
+});
+
 test('a sampling session is of one source', async (t) => {
   const { client } = await startTinkerScene(t, ['vllm']);
   const { session_id } = await client.get('/create_session', {});

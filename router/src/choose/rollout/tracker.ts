@@ -12,7 +12,7 @@ import { LoadOrder } from './load-order.ts';
 import { roomTokens } from './residency.ts';
 import { RoomOrder } from './room-order.ts';
 import { type FirstPrompt, Group, type OpenSession, OpenSessions, SavedHomes, UserKeys } from './open-sessions.ts';
-import { Slowness, WorkerState, defaultSpeed, prefillSecs, stepSecs } from './worker-state.ts';
+import { Slowness, WorkerState, learnSpeed, prefillSecs } from './worker-state.ts';
 import { RolloutRequest } from './request.ts';
 import { Workload } from './workload.ts';
 
@@ -22,9 +22,6 @@ const SAVE_EVERY = 64;
 const TOKENS_PER_BYTE = 1 / 4;
 const NO_BLOCKS = new Uint32Array(0);
 const NO_PROMPT: FirstPrompt = { tokens: 1, blocks: NO_BLOCKS, tokensPerByte: 0 };
-
-/** Work of fewer tokens says nothing about speed. */
-const MIN_TOKENS_TIMED = 64;
 
 /** The tokens of a response by the engine's own count; else one per read, which is about right; else from its bytes. null: not known. */
 function answerTokensOf({ usage, answerReads, answerBytes }: PlacedRequest): number | null {
@@ -361,7 +358,7 @@ export class RolloutTracker {
       this.workload.sawAnswer(seenTokens);
       group.answers++;
       group.answerTokens += seenTokens;
-      this.#learnSpeed(x, request, state, seenTokens);
+      learnSpeed(x, request, state, seenTokens);
     }
     const contextTokens = promptTokens + answerTokens;
     const entry = session?.entry ?? hash32(`answer ${this.#answers++}`);
@@ -373,23 +370,6 @@ export class RolloutTracker {
     session.bodyBytes = request.bodyBytes;
     // After the turn of a guest the session is where it was.
     if (session.home === state) this.#homes.write(session, state);
-  }
-
-  #learnSpeed(x: PlacedRequest, request: RolloutRequest, state: WorkerState, answerTokens: number): void {
-    const beganMs = x.firstTokenMs ?? x.firstByteMs;
-    // The rest of a continued response came in the middle of it.
-    if (beganMs === null || beganMs < request.beginMs) return;
-    const firstMs = beganMs - request.beginMs;
-    const streamMs = x.endMs! - beganMs;
-    // A response in one piece does not show when its prompt was read.
-    if (streamMs < firstMs / 20) return;
-    const expected = request.prefillSecs / state.slowness.prefill;
-    if (request.queueSecs === 0 && expected > MIN_TOKENS_TIMED * defaultSpeed.prefillToken) {
-      state.sawPrefill(firstMs / 1000, expected);
-    }
-    const steps = answerTokens - 1;
-    if (steps < MIN_TOKENS_TIMED) return;
-    state.sawDecode(streamMs / 1000, steps * stepSecs(defaultSpeed, state.sequences + 1, state.kvTokens));
   }
 
   #close(session: OpenSession, isSignalled: boolean): void {

@@ -1,3 +1,4 @@
+import type { PlacedRequest } from '../../placed-request.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { IndexedSet } from '../../kit/indexed-set.ts';
 import type { OpenSession } from './open-sessions.ts';
@@ -144,4 +145,32 @@ export class WorkerState {
     this.#own.sawDecode(seconds, expected);
     this.#fleet.sawDecode(seconds, expected);
   }
+}
+
+/** Work of fewer tokens says nothing about speed. */
+const MIN_TOKENS_TIMED = 64;
+
+/** What was expected of a request when it was placed. */
+interface Timed {
+  readonly beginMs: number;
+  readonly prefillSecs: number;
+  readonly queueSecs: number;
+}
+
+/** The engine has responded: what its times say about its speed. */
+export function learnSpeed(x: PlacedRequest, request: Timed, state: WorkerState, answerTokens: number): void {
+  const beganMs = x.firstTokenMs ?? x.firstByteMs;
+  // The rest of a continued response came in the middle of it.
+  if (beganMs === null || beganMs < request.beginMs) return;
+  const firstMs = beganMs - request.beginMs;
+  const streamMs = x.endMs! - beganMs;
+  // A response in one piece does not show when its prompt was read.
+  if (streamMs < firstMs / 20) return;
+  const expected = request.prefillSecs / state.slowness.prefill;
+  if (request.queueSecs === 0 && expected > MIN_TOKENS_TIMED * defaultSpeed.prefillToken) {
+    state.sawPrefill(firstMs / 1000, expected);
+  }
+  const steps = answerTokens - 1;
+  if (steps < MIN_TOKENS_TIMED) return;
+  state.sawDecode(streamMs / 1000, steps * stepSecs(defaultSpeed, state.sequences + 1, state.kvTokens));
 }

@@ -7,7 +7,7 @@ import type { Transition } from '../plan.ts';
 import { refuse } from './refusal.ts';
 
 /** What a client may change of a deployment: of a configured one for as long as the router runs. */
-const changes = z.strictObject({
+const changes = z.looseObject({
   hotLoadTransitionType: z.enum(['ASYNC', 'SYNC']).optional(),
   hotLoadTrainerJob: z.string().optional(),
   displayName: z.string().optional(),
@@ -57,7 +57,9 @@ export class ControlPlane {
       return c.json({ deployments, nextPageToken: '', totalSize: deployments.length });
     });
     app.post('/v1/accounts/:account/deployments', (c) => {
-      const name = `accounts/${c.req.param('account')}/deployments/${c.req.query('deploymentId') ?? ''}`;
+      const id = c.req.query('deploymentId') ?? '';
+      if (id === '') return refuse(c, 400, 'The query needs deploymentId.');
+      const name = `accounts/${c.req.param('account')}/deployments/${id}`;
       if (this.#deployments.find({ deployment: name }) !== null) return refuse(c, 409, `${name} exists already.`);
       return refuse(c, 501, 'This router makes no deployments: add it to `deployments` in the file of --config.');
     });
@@ -69,13 +71,20 @@ export class ControlPlane {
       const found = this.#find(c);
       if (found instanceof Response) return found;
       const { data, problem } = checkJson(changes, await c.req.text());
-      if (problem !== null) return refuse(c, 501, `This router changes no other fields of deployments: ${problem}`);
+      if (problem !== null) return refuse(c, 400, problem);
+      const others = Object.keys(data).filter((name) => !Object.hasOwn(changes.shape, name));
+      if (others.length > 0) return refuse(c, 501, `This router does not change ${others.join(', ')} of deployments.`);
       const mask = c.req.query('updateMask')?.split(',').map(camel);
       const { baseModel: _, ...wanted } = Object.fromEntries(
         Object.entries(data).filter(([name]) => mask?.includes(name) ?? true),
       ) as Changes;
       this.#changes.set(found, { ...this.#changes.get(found), ...wanted });
       return c.json(this.#json(nameIn(c), found));
+    });
+    app.delete('/v1/accounts/:account/deployments/:deployment', (c) => {
+      const found = this.#find(c);
+      if (found instanceof Response) return found;
+      return refuse(c, 501, 'This router deletes no deployments: they are configured (--swap-snapshots, deployments).');
     });
   }
 
