@@ -34,17 +34,27 @@ const endingAsThere = ending.loose();
 
 type Ending = z.infer<typeof ending>;
 
+interface SessionName {
+  readonly session: string;
+  readonly tenant?: string;
+}
+
 export interface SessionRecord {
   /** Rewards by name are kept too: by the plugin `feed`. */
   readonly keepsRewards: boolean;
-  /** @returns the number of recorded sessions with that name, and whether the reward came too late for the feed */
-  end(end: {
-    readonly session: string;
-    readonly tenant?: string;
-    readonly reward?: number | null;
-    readonly rewards?: Readonly<Record<string, number>>;
-    readonly labels?: readonly string[];
-  }): Promise<{ readonly known: number; readonly isTaken: boolean }>;
+  /**
+   * Rejects if the end can't be stored now.
+   * @returns the number of recorded sessions with that name, and whether the reward came too late for the feed
+   */
+  end(
+    end: SessionName & {
+      readonly reward?: number | null;
+      readonly rewards?: Readonly<Record<string, number>>;
+      readonly labels?: readonly string[];
+    },
+  ): Promise<{ readonly known: number; readonly isTaken: boolean }>;
+  /** Stores the end now, or as soon as that is possible. */
+  keepEnd(end: SessionName): void;
   /** @returns whether there was such a chat session */
   remove(session: string, tenant: string): Promise<boolean>;
 }
@@ -72,10 +82,10 @@ export function addSessionRoutes(
     const key = boundedKey(session);
     const isKnown = endForPolicies(key);
     const hasOutcome = reward !== undefined || rewards !== undefined || labels !== undefined;
+    const tenant = tenantOf(c);
+    const end = { session: key, ...(tenant === undefined ? {} : { tenant }) };
     let kept = 0;
     try {
-      const tenant = tenantOf(c);
-      const end = { session: key, ...(tenant === undefined ? {} : { tenant }) };
       const said = {
         ...(reward === undefined ? {} : { reward }),
         ...(rewards === undefined ? {} : { rewards }),
@@ -88,8 +98,11 @@ export function addSessionRoutes(
       }
       kept = ended?.known ?? 0;
     } catch (error) {
-      // Without an outcome the end only concerns the policies.
-      if (!hasOutcome) return c.json({ status: 'ok', session_id: session, known: isKnown });
+      // Without an outcome it may be stored later.
+      if (!hasOutcome) {
+        record?.keepEnd(end);
+        return c.json({ status: 'ok', session_id: session, known: isKnown });
+      }
       const message = `The end of session '${session}' can't be kept now: ${(error as Error).message}`;
       return failure(c, 'capture_failed', message);
     }

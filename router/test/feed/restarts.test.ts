@@ -92,3 +92,22 @@ test('a store that is away for a while loses no group, and gives none out', asyn
   await scene.ack(...groups);
   assertSums(await scene.stats());
 });
+
+test('ends of sessions that come while the store is away are stored when it is back', async (t) => {
+  const server = await startRespServer(t);
+  const scene = await startFeedScene(t, { groupSize: 2 }, { router: { store: server.url } });
+  for (const session of ['a', 'b']) await scene.turn(session, 'g');
+  await server.stop();
+  const last = await scene.turn('a', 'g', { 'x-turnout-session-end': '1', 'x-turnout-reward': '1' });
+  assert.equal(last.status, 200, last.text);
+  await scene.finish('b');
+  await server.start();
+  const [group] = await scene.take('wait_secs=20');
+  assert.deepEqual(group?.rows.map(({ session, reward }) => [session, reward]).toSorted(), [
+    ['a', 1],
+    ['a', 1],
+    ['b', null],
+  ]);
+  const { text } = await scene.get('/trajectories/a?limit=1');
+  assert.match(text, /"reward":1/, 'the outcome is stored with the turns');
+});

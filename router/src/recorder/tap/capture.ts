@@ -151,7 +151,7 @@ export class Capture<State extends Captured> implements PluginPhases {
     state.recorded = recorded;
     const stored = recorded.then(({ problem, isStored, isEnded }) => {
       reported?.(problem, facts.worker);
-      if (sessionEnd !== null && !isEnded) this.#recorder.sessionEnded(sessionEnd);
+      if (sessionEnd !== null && !isEnded) this.#recorder.keepEnd(sessionEnd);
       return isStored;
     });
     return isAwaited ? stored : null;

@@ -16,6 +16,7 @@ import { CallStrategy } from './call-strategy.ts';
 import { AnswerCapture, type AnswerCaptureParts } from './answer-capture.ts';
 import { ExpertsChannel, ExpertsTap } from './experts-tap.ts';
 import { GrowthLog } from './growth-log.ts';
+import { PendingEnds } from './pending-ends.ts';
 import { RecorderThread } from './recorder-thread.ts';
 import { type Bracket, VersionBrackets } from '../../weights/version-brackets.ts';
 import { defaultMemoryBytes, machineMemory } from '../shared/memory-limit.ts';
@@ -66,8 +67,8 @@ export class Recorder {
   /** Reports sessions that are over; its place is after the observer that ends plugins' turns. */
   readonly sessionEnds: Observer;
   readonly #takenEnds: StateKey<true> = {};
+  readonly #ends: PendingEnds;
   #timer: NodeJS.Timeout | undefined;
-  #unkeptEnds = 0;
   /** Set by `start`. */
   #state!: StoreState;
   readonly restarts: ThreadRestarts;
@@ -109,12 +110,13 @@ export class Recorder {
     this.versions = new VersionBrackets(labels, weights, (learned) => this.thread.tell('versionLearned', learned));
     this.thread.completes = () => this.versions.settled();
     this.#channel = new ExpertsChannel(this.thread);
+    this.#ends = new PendingEnds((end) => this.thread.ask('sessionEnded', end), log);
     // Runs after the plugins' `finished`, so that the turn of that request is recorded first.
     this.sessionEnds = {
       finished: (x) => {
         // A refused request reached no engine: its client will send it again.
         const end = x.outcome === 'refused' ? null : this.takeEnd(x);
-        if (end !== null) this.sessionEnded(end);
+        if (end !== null) this.keepEnd(end);
       },
     };
     this.sessionHeaders = config.sessionHeaders;
@@ -159,9 +161,14 @@ export class Recorder {
     return this.feed !== null;
   }
 
-  /** Records the end of a session. */
+  /** Records the end of a session. Rejects if it can't be stored now. */
   end(end: SessionEnd): Promise<SessionEnded> {
-    return this.thread.ask('sessionEnded', end);
+    return this.#ends.end(end);
+  }
+
+  /** Records the end of a session, now or as soon as that is possible. */
+  keepEnd(end: SessionEnd): void {
+    this.#ends.keep(end);
   }
 
   /** Removes a chat session. @returns whether there was one */
@@ -209,10 +216,13 @@ export class Recorder {
     this.restarts.close();
     await this.versions.settled();
     await this.#look();
+    await this.#ends.retry();
     await this.thread.close();
     const { lost } = this.thread;
+    const { waiting: lostEnds } = this.#ends;
     const { lastError: error, place: store } = this.#state;
-    if (lost > 0) this.#log.error({ lost, error, store }, 'trajectory store is failing: the last turns are lost');
+    if (lost + lostEnds > 0)
+      this.#log.error({ lost, lostEnds, error, store }, 'trajectory store is failing: the last turns or ends are lost');
   }
 
   /** The end of a session that its client says with this request; null: it says none, or it was taken already. */
@@ -220,16 +230,6 @@ export class Recorder {
     const end = x.state(this.#takenEnds) === true ? null : endIn(x, this.sessionHeaders);
     if (end !== null) x.setState(this.#takenEnds, true);
     return end;
-  }
-
-  /** The client has its answer already: where the end can't be kept, the log says so. */
-  sessionEnded(end: SessionEnd): void {
-    this.end(end).catch((error: unknown) => {
-      const count = ++this.#unkeptEnds;
-      if ((count & (count - 1)) !== 0) return;
-      const detail = { error: (error as Error).message, session: end.session, count };
-      this.#log.warn(detail, 'the end of a session was not stored');
-    });
   }
 
   /** What it had not written is lost, and a store in its memory with it. Its counters begin anew. */
@@ -251,6 +251,7 @@ export class Recorder {
       // It has ended: said already.
       return;
     }
+    void this.#ends.retry();
     const { dropped, evictedLive, evictedTurns, lostPrompts } = this.#state;
     const { lastError: error, place: store, isFailing, pending } = this.#state;
     const log = this.#log;

@@ -154,9 +154,9 @@ export class TurnWriter {
     this.#writeSoon();
   }
 
-  /** Turns of a session that are not in the store yet. */
-  waiting(session: string, tenant: string): readonly Turn[] {
-    return this.#pending.filter((turn) => turn.session === session && turn.tenant === tenant);
+  /** Turns of a session that are not in the store yet; without a tenant those of all tenants. */
+  waiting(session: string, tenant?: string): readonly Turn[] {
+    return this.#pending.filter((turn) => turn.session === session && (tenant === undefined || turn.tenant === tenant));
   }
 
   /**
