@@ -58,6 +58,12 @@ export class Book {
   readonly #late = new Map<string, Latecomers>();
   #pruneAtMs = 0;
   #changes = new Map<string, RecordChange>();
+  /** Changes that are being written. */
+  #inWrite: ReadonlyMap<string, RecordChange> = new Map();
+  /** Resolves after the last flush that has begun. */
+  #flushed: Promise<void> = Promise.resolve();
+  /** A flush that waits for the one before it. */
+  #nextFlush: Promise<void> | null = null;
   /** Groups that have changed, and whether the counts have not. */
   readonly #unsaved = new Set<Group>();
   #areCounted = true;
@@ -238,8 +244,22 @@ export class Book {
     this.#areCounted = false;
   }
 
-  /** Writes what has changed. Changes that a store does not take are written with the next ones. */
-  async flush(nowMs: number): Promise<void> {
+  /**
+   * Writes what has changed. Changes that a store does not take are written with the next ones. There is one write at a time, so that
+   * one whose answer is late brings back nothing that was changed later.
+   */
+  flush(nowMs: number): Promise<void> {
+    if (this.#nextFlush !== null) return this.#nextFlush;
+    const flush = this.#flushed.then(() => {
+      this.#nextFlush = null;
+      return this.#write(nowMs);
+    });
+    this.#nextFlush = flush;
+    this.#flushed = flush.catch(() => {});
+    return flush;
+  }
+
+  async #write(nowMs: number): Promise<void> {
     for (const group of this.#unsaved) this.#change('groups', String(group.id), JSON.stringify(group));
     this.#unsaved.clear();
     if (!this.#areCounted) this.#change('state', 'counts', JSON.stringify(this.counts));
@@ -247,11 +267,14 @@ export class Book {
     if (this.#changes.size === 0) return;
     const changes = this.#changes;
     this.#changes = new Map();
+    this.#inWrite = changes;
     try {
       await this.#records.write([...changes.values()], nowMs);
     } catch (error) {
       this.#changes = new Map([...changes, ...this.#changes]);
       throw error;
+    } finally {
+      this.#inWrite = new Map();
     }
   }
 
@@ -276,7 +299,8 @@ export class Book {
 
   /** Also what is not written yet. */
   async #get(table: string, key: string): Promise<string | null> {
-    const change = this.#changes.get(`${table}\n${key}`);
+    const name = `${table}\n${key}`;
+    const change = this.#changes.get(name) ?? this.#inWrite.get(name);
     return change === undefined ? this.#records.get(this.#table(table), key) : change.value;
   }
 

@@ -143,7 +143,11 @@ export class Deliveries {
       await this.#book.flush(nowMs);
       return 'acked';
     }
-    if (await this.#book.wasAcked(claim)) return 'acked';
+    if (await this.#book.wasAcked(claim)) {
+      // The store may not have taken the first one.
+      await this.#book.flush(nowMs);
+      return 'acked';
+    }
     return CLAIM.test(claim) ? 'expired' : 'unknown';
   }
 

@@ -3,9 +3,10 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import { assertSums } from '../../../../test/harness/feed-scene.ts';
 import { turnOf } from '../../../../test/harness/turns.ts';
-import type { FeedOptions } from '../../shared/feed.ts';
+import type { FeedOptions, FeedVerdict } from '../../shared/feed.ts';
 import { MemoryStore } from '../store/memory.ts';
 import { TurnWriter } from '../store/writer.ts';
+import { feedNow } from './feed-clock.ts';
 import { Feed } from './feed.ts';
 
 const defaults: FeedOptions = {
@@ -185,4 +186,51 @@ test('the first requests of a session that come at once are one member', async (
     feed.admissions.admit(entry, 2),
   ]);
   assert.deepEqual([feed.stats.groups, feed.stats.members], [1, 1]);
+});
+
+/** A feed in the present, and what clients and a consumer do. */
+async function startFeed(options: Partial<FeedOptions>, store = new MemoryStore(1e9)) {
+  const writer = new TurnWriter(store);
+  const recorded = (): Promise<void> => writer.flush();
+  const parts = { options: { ...defaults, ...options }, router: 'r', writer, experts: null, recorded };
+  const feed = await Feed.begin(parts, feedNow());
+  writer.onPut = (turn) => feed.admissions.turnPut(turn);
+  let takes = 0;
+  return {
+    feed,
+    store,
+    /** @param isInBody the session key is in the body */
+    async turn(session: string, group: string, isInBody = false): Promise<FeedVerdict['kind']> {
+      const entry = { tenant: '', session: isInBody ? '' : session, group, size: null, isAgain: false };
+      const { kind } = await feed.admissions.admit(entry, feedNow());
+      if (kind === 'admitted') writer.put(turnOf({ session, group }));
+      return kind;
+    },
+    end: (session: string, reward?: number) => feed.ended({ session, tenant: '' }, { reward }, feedNow()),
+    async take(): Promise<{ lease: string; sessions: string[] }[]> {
+      const take = { tenant: undefined, max: 100, cursor: 0, consumer: '', leaseSecs: null, waitMs: 0 };
+      const groups = await feed.deliveries.take({ ...take, id: ++takes }, feedNow());
+      const taken: { lease: string; sessions: string[] }[] = [];
+      for await (const { lease, rows } of feed.deliveries.deliver(groups))
+        taken.push({ lease, sessions: rows.map(({ session }) => session) });
+      return taken;
+    },
+    ack: (lease: string) => feed.deliveries.ack(lease, undefined, feedNow()),
+  };
+}
+
+test('an ack that is repeated while the store is away is not confirmed before it is on record', async () => {
+  const { store, turn, end, take, ack } = await startFeed({ groupSize: 1 });
+  await turn('s', 'g');
+  await end('s');
+  const [taken] = await take();
+  const write = store.records.write.bind(store.records);
+  store.records.write = () => {
+    throw new Error('the store is away');
+  };
+  await assert.rejects(ack(taken!.lease), /is away/);
+  await assert.rejects(ack(taken!.lease), /is away/);
+  store.records.write = write;
+  assert.equal(await ack(taken!.lease), 'acked');
+  assert.deepEqual(store.records.all('feed/default/groups'), []);
 });

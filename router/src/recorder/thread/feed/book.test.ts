@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { MemoryRecords, type RecordChange, type RecordTables } from '../store/records.ts';
+import { Book } from './book.ts';
+
+/** Records whose writes wait for the test. */
+class SlowRecords implements RecordTables {
+  readonly isShared = false;
+  readonly inner = new MemoryRecords();
+  /** Writes in progress, the oldest first. */
+  readonly writes: { readonly changes: readonly RecordChange[]; readonly answer: PromiseWithResolvers<void> }[] = [];
+
+  all(table: string) {
+    return this.inner.all(table);
+  }
+  get(table: string, key: string) {
+    return this.inner.get(table, key);
+  }
+  prune(table: string, beforeMs: number) {
+    this.inner.prune(table, beforeMs);
+  }
+  write(changes: readonly RecordChange[]): Promise<void> {
+    const answer = Promise.withResolvers<void>();
+    this.writes.push({ changes, answer });
+    return answer.promise;
+  }
+
+  /** The oldest write reaches the server, and its answer comes, or does not. */
+  async next(error: Error | null): Promise<void> {
+    await new Promise((resolve) => setImmediate(resolve));
+    const { changes, answer } = this.writes.shift()!;
+    this.inner.write(changes, 1);
+    if (error === null) answer.resolve();
+    else answer.reject(error);
+  }
+}
+
+test('a write whose answer is late does not bring back what a later write has removed', async () => {
+  const records = new SlowRecords();
+  const book = new Book(records, { name: 'default' });
+  const group = book.begin('', 'g', 1, 1);
+  book.join(group, 's', 1);
+  const late = book.flush(2);
+  const failed = assert.rejects(late, /no answer/);
+  await new Promise((resolve) => setImmediate(resolve));
+  book.remove(group, null);
+  const removed = book.flush(3);
+  await records.next(new Error('no answer for 10 s'));
+  await failed;
+  await records.next(null);
+  await removed;
+  await book.flush(4);
+  assert.deepEqual([records.inner.all('feed/default/groups'), records.writes], [[], []]);
+});
+
+test('flushes that come during a write share the next one', async () => {
+  const records = new SlowRecords();
+  const book = new Book(records, { name: 'default' });
+  const flushes: Promise<void>[] = [];
+  for (let i = 0; i < 10; i++) {
+    book.begin('', `g${i}`, 1, i);
+    flushes.push(book.flush(i));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await records.next(null);
+  await records.next(null);
+  await Promise.all(flushes);
+  assert.equal(records.inner.all('feed/default/groups').length, 10);
+});
+
+test('what is being written is known', async () => {
+  const records = new SlowRecords();
+  const book = new Book(records, { name: 'default' });
+  const group = book.begin('', 'g', 1, 1);
+  book.join(group, 's', 1);
+  book.remove(group, null);
+  const flushed = book.flush(2);
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(records.writes.length, 1);
+  assert.notEqual(await book.pastOf('s', ''), null);
+  await records.next(null);
+  await flushed;
+});
