@@ -234,3 +234,29 @@ test('an ack that is repeated while the store is away is not confirmed before it
   assert.equal(await ack(taken!.lease), 'acked');
   assert.deepEqual(store.records.all('feed/default/groups'), []);
 });
+
+test('rewards of the turns of a session that come at once are all kept', async () => {
+  const { feed, store, turn, end } = await startFeed({ groupSize: 1, needsReward: true });
+  const { get } = store.records;
+  // As a store behind a connection.
+  Object.assign(store.records, {
+    get: async (...name: [string, string]) => {
+      const value = get.apply(store.records, name);
+      await new Promise((resolve) => setImmediate(resolve));
+      return value;
+    },
+  });
+  await turn('s', 'g');
+  const name = { session: 's', tenant: '' };
+  const give = (id: string) => feed.rewarded(name, { details: { turns: { [id]: 1 }, tokens: {} }, id }, feedNow());
+  await give('turn-1');
+  await Promise.all([give('turn-2'), give('turn-3'), give('turn-4')]);
+  await end('s');
+  const [[, json] = []] = store.records.all('feed/default/rewards');
+  assert.deepEqual(Object.keys((JSON.parse(json!) as { turns: object }).turns).toSorted(), [
+    'turn-1',
+    'turn-2',
+    'turn-3',
+    'turn-4',
+  ]);
+});

@@ -39,6 +39,8 @@ export class Feed {
   /** Complete groups whose members are to be looked at, or to be looked at again. */
   readonly #unjudged = new Set<Group>();
   readonly #judging = new Set<Group>();
+  /** Changes of rewards in progress: the last one of each session. */
+  readonly #rewarding = new Map<string, Promise<unknown>>();
   /** Sessions that the event loop is to stop. */
   #cancelled: ChatName[] = [];
 
@@ -93,8 +95,24 @@ export class Feed {
   }
 
   /** Gives a session rewards, as far as no consumer has its group. */
-  async rewarded({ session, tenant }: SessionName, change: RewardsChange, nowMs: number): Promise<FeedEnd> {
-    const groups = this.#book.groupsOf(session, tenant);
+  async rewarded(name: SessionName, change: RewardsChange, nowMs: number): Promise<FeedEnd> {
+    const groups = this.#book.groupsOf(name.session, name.tenant);
+    // One change of a session after another: each begins with what the one before it left.
+    const before = this.#rewarding.get(name.session);
+    const rewarding = (async () => {
+      await before?.catch(() => {});
+      return this.#reward(groups, name.session, change);
+    })();
+    this.#rewarding.set(name.session, rewarding);
+    const isTaken = await rewarding.finally(() => {
+      if (this.#rewarding.get(name.session) === rewarding) this.#rewarding.delete(name.session);
+    });
+    await this.#look(groups, nowMs);
+    return { members: groups.length, isTaken };
+  }
+
+  /** @returns whether a consumer has one of the groups */
+  async #reward(groups: readonly Group[], session: string, change: RewardsChange): Promise<boolean> {
     let isTaken = false;
     for (const group of groups) {
       const member = memberOf(group, session);
@@ -105,13 +123,14 @@ export class Feed {
         isTaken = true;
         continue;
       }
+      // It was dropped in the meantime.
+      if (!this.#book.groups.has(group.id)) continue;
       if (details !== null) this.#book.setDetails(member, group.tenant, detailsAfter(details, change.details!));
       member.rewards = after;
       member.isRewarded = isReward(after);
       this.#book.save(group);
     }
-    await this.#look(groups, nowMs);
-    return { members: groups.length, isTaken };
+    return isTaken;
   }
 
   /** Whether a group that is over had the session. */
