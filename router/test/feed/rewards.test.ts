@@ -119,3 +119,24 @@ test('an end that is said again changes nothing, also after the group was taken'
   await scene.finish('s', { reward: 1 });
   assert.equal((await scene.post('/trajectories/s/reward', { reward: 1 })).status, 200);
 });
+
+test('rewards of a session that no consumer gets are stored with its turns', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 2, first: 1, rest: 'keep' });
+  for (const session of ['in-time', 'late']) await scene.turn(session, 'g');
+  await scene.finish('in-time', { reward: 1 });
+  const groups = await scene.take('wait_secs=20');
+  const stored = async (value: number): Promise<void> => {
+    await scene.finish('late', { reward: value });
+    assert.match((await scene.get('/trajectories/late?limit=1')).text, new RegExp(`"reward":${value}`));
+  };
+  await stored(0.25);
+  await scene.ack(...groups);
+  await stored(0.5);
+  const alone = await scene.post(reward('late'), { rewards: { format: 1 } });
+  assert.equal(alone.status, 404, alone.text);
+  assert.match(alone.text, /its group is over, and it was not delivered/);
+  for (const path of ['/sessions/in-time/finish', reward('in-time')]) {
+    const { status, text } = await scene.post(path, { reward: 2 });
+    assert.match(`${status} ${text}`, /^409 .*group_taken/, 'what the consumer got');
+  }
+});

@@ -48,7 +48,7 @@ export class Admissions {
     if (!('id' in found)) {
       // A session that its group did not wait for is known by its name from now on.
       const isLate = found.kind === 'cancelled' || found.kind === 'admitted';
-      const was = { isCancelled: found.kind === 'cancelled', rewards: NO_REWARDS };
+      const was = { isCancelled: found.kind === 'cancelled', isDelivered: false, rewards: NO_REWARDS };
       if (isLate && session !== '') this.#book.setPast(session, tenant, was);
       await this.#flushed(nowMs);
       return found;

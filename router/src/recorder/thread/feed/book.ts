@@ -39,6 +39,8 @@ interface Latecomers {
 /** What is known of a session whose group is over. */
 export interface Past {
   readonly isCancelled: boolean;
+  /** A consumer got and acked it with its group. */
+  readonly isDelivered: boolean;
   readonly rewards: MemberRewards;
 }
 
@@ -191,7 +193,7 @@ export class Book {
       const left = (this.#bySession.get(session) ?? []).filter((other) => other !== group);
       if (left.length > 0) this.#bySession.set(session, left);
       else this.#bySession.delete(session);
-      this.setPast(session, group.tenant, { isCancelled: state === 'cancelled', rewards });
+      this.setPast(session, group.tenant, { isCancelled: state === 'cancelled', isDelivered: why === null, rewards });
       if (rewards.hasDetails) this.#change('rewards', tenantKey(group.tenant, session), null);
     }
     this.counted();

@@ -81,8 +81,10 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       if (await begun().isTaken(name, change)) return { code: 'group_taken', message: takenMessage(session) };
       const { members, isTaken } = await begun().rewarded(name, change, feedNow());
       if (isTaken) return { code: 'group_taken', message: takenMessage(session) };
-      if (members > 0 || (await begun().isPast(name))) return { code: null, message: '' };
-      return { code: 'session_not_found', message: `No group has the session '${session}'.` };
+      const past = members > 0 ? 'given' : await begun().pastRewards(name, change);
+      if (past === 'given') return { code: null, message: '' };
+      const message = past === 'over' ? leftOutMessage(session) : `No group has the session '${session}'.`;
+      return { code: 'session_not_found', message };
     },
     feedGroups({ tenant, name, limit, after }: FeedGroups): Uint8Array {
       const groups = name === null ? begun().groups(tenant, limit, after) : begun().groupsNamed(name, tenant);
@@ -162,6 +164,9 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
 
 /** So many groups are shown on a page. */
 const SHOWN_GROUPS = 200;
+
+const leftOutMessage = (session: string): string =>
+  `No consumer gets session '${session}': its group is over, and it was not delivered. POST /sessions/{session}/finish stores a reward with its turns.`;
 
 const takenMessage = (session: string): string =>
   `A consumer has the group of session '${session}': its rewards can't change any more.`;

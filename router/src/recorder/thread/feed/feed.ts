@@ -82,16 +82,17 @@ export class Feed {
     return this.rewarded(name, { ...change, id: '' }, nowMs);
   }
 
-  /** Whether the rewards would change a group that a consumer has, or had. */
+  /** Whether the rewards would change what a consumer has, or had. */
   async isTaken({ session, tenant }: SessionName, change: RewardsChange): Promise<boolean> {
     const groups = this.#book.groupsOf(session, tenant);
     if (groups.length > 0) {
-      return groups.some(
-        (group) => group.state === 'leased' && rewardsAfter(memberOf(group, session).rewards, change) !== null,
-      );
+      return groups.some((group) => {
+        const member = memberOf(group, session);
+        return isWithConsumer(group, member) && rewardsAfter(member.rewards, change) !== null;
+      });
     }
     const pasts = await this.#pastsOf({ session, tenant });
-    return pasts.some((past) => rewardsAfter(past.rewards, change) !== null);
+    return pasts.some(({ isDelivered, rewards }) => isDelivered && rewardsAfter(rewards, change) !== null);
   }
 
   /** Gives a session rewards, as far as no consumer has its group. */
@@ -111,7 +112,7 @@ export class Feed {
     return { members: groups.length, isTaken };
   }
 
-  /** @returns whether a consumer has one of the groups */
+  /** @returns whether a consumer has the session, with one of the groups */
   async #reward(groups: readonly Group[], session: string, change: RewardsChange): Promise<boolean> {
     let isTaken = false;
     for (const group of groups) {
@@ -119,7 +120,7 @@ export class Feed {
       const details = change.details === undefined ? null : await this.#book.detailsOf(member, group.tenant);
       const after = rewardsAfter(member.rewards, change);
       if (after === null) continue;
-      if (group.state === 'leased') {
+      if (isWithConsumer(group, member)) {
         isTaken = true;
         continue;
       }
@@ -133,9 +134,11 @@ export class Feed {
     return isTaken;
   }
 
-  /** Whether a group that is over had the session. */
-  async isPast(name: SessionName): Promise<boolean> {
-    return (await this.#pastsOf(name)).length > 0;
+  /** What rewards are to a session without a pending group. `given`: it has them; `over`: its group is over, and went without it. */
+  async pastRewards(name: SessionName, change: RewardsChange): Promise<'given' | 'over' | 'unknown'> {
+    const pasts = await this.#pastsOf(name);
+    if (pasts.length === 0) return 'unknown';
+    return pasts.some(({ rewards }) => rewardsAfter(rewards, change) === null) ? 'given' : 'over';
   }
 
   async #pastsOf({ session, tenant }: SessionName): Promise<Past[]> {
@@ -323,5 +326,8 @@ export class Feed {
     else this.#book.remove(group, problem);
   }
 }
+
+/** A consumer has the group, and got the member with it. */
+const isWithConsumer = ({ state }: Group, { dropped }: Member): boolean => state === 'leased' && dropped === null;
 
 const memberOf = (group: Group, session: string): Member => group.members.find((member) => member.session === session)!;
