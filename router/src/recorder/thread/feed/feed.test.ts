@@ -208,10 +208,11 @@ async function startFeed(options: Partial<FeedOptions>, store = new MemoryStore(
     },
     end: (session: string, reward?: number) => feed.ended({ session, tenant: '' }, { reward }, feedNow()),
     async take(): Promise<{ lease: string; sessions: string[] }[]> {
-      const take = { tenant: undefined, max: 100, cursor: 0, consumer: '', leaseSecs: null, waitMs: 0 };
-      const groups = await feed.deliveries.take({ ...take, id: ++takes }, feedNow());
+      const id = ++takes;
+      const take = { id, tenant: undefined, max: 100, cursor: 0, consumer: '', leaseSecs: null, waitMs: 0 };
+      const groups = await feed.deliveries.take(take, feedNow());
       const taken: { lease: string; sessions: string[] }[] = [];
-      for await (const { lease, rows } of feed.deliveries.deliver(groups))
+      for await (const { lease, rows } of feed.deliveries.deliver(id, groups))
         taken.push({ lease, sessions: rows.map(({ session }) => session) });
       return taken;
     },
