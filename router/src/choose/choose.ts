@@ -114,8 +114,7 @@ export class Chooser {
     this.released(x);
     x.placer = null;
     x.placement = worker.alone;
-    x.isCounted = true;
-    this.#fleet.begin(worker);
+    this.#count(x, worker);
   }
 
   /** Something ended or changed that requests may be held for. */
@@ -175,14 +174,18 @@ export class Chooser {
     if (this.explains === 'all' || (this.explains === 'sessions' && x.why !== 'home' && x.why !== 'policy')) {
       x.candidates = explainChoice(x, policy, this.#left.asked);
     }
-    // Not before: where a call above throws, `released` must not finish workers that were not begun.
-    x.isCounted = true;
     for (const { worker } of placement.legs) {
-      if (worker.isOnTrial) x.trials = [...x.trials, worker];
-      this.#fleet.begin(worker);
+      this.#count(x, worker);
       policy.begun?.(x, worker);
     }
     this.#onPlaced(x);
+  }
+
+  #count(x: PlacedRequest, worker: Worker): void {
+    // Not before: where a call before this one throws, `released` must not finish workers that were not begun.
+    x.isCounted = true;
+    if (worker.isOnTrial) x.trials = [...x.trials, worker];
+    this.#fleet.begin(worker);
   }
 
   /** @returns the worker that the session has just left, or null */
@@ -214,9 +217,7 @@ export class Chooser {
     if (closed !== null) return closed;
     x.placement = worker.alone;
     x.why = 'target';
-    x.isCounted = true;
-    if (worker.isOnTrial) x.trials = [worker];
-    this.#fleet.begin(worker);
+    this.#count(x, worker);
     this.#onPlaced(x);
     return x.placement;
   }

@@ -52,6 +52,19 @@ test('a trial ends where a swap aborts its generation, which another worker cont
   assert.deepEqual([sick.isOnTrial, sick.reasonNames(), suspected], [true, [], []]);
 });
 
+test('a request that a gateway sends to a worker on trial is its trial', (t) => {
+  const { x, sick, well, chooser, feedback, ends } = trialOf(t);
+  chooser.servedBy(x, well);
+  feedback.attemptFailed!(x, sick, 'connect', '', 0);
+  assert.deepEqual(sick.reasonNames(), ['breaker']);
+  t.mock.timers.tick(1_000);
+  assert.deepEqual([sick.isOnTrial, sick.reasonNames()], [true, []]);
+  chooser.servedBy(x, sick);
+  assert.deepEqual(sick.reasonNames(), ['breaker']);
+  ends('complete');
+  assert.deepEqual([sick.isOnTrial, sick.reasonNames()], [false, []]);
+});
+
 test('a trial ends where a gateway sends its request to another worker', (t) => {
   const { x, sick, well, chooser, ends } = trialOf(t);
   chooser.servedBy(x, well);
