@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { assertSums, startFeedScene } from '../harness/feed-scene.ts';
+import { type FeedScene, assertSums, startFeedScene } from '../harness/feed-scene.ts';
 import { recordedLog } from '../harness/log-lines.ts';
 import { until } from '../harness/within.ts';
 
@@ -164,6 +164,71 @@ test('a session whose key is in the body joins its group with its turn', async (
     group!.rows.map(({ session }) => session),
     ['s'],
   );
+});
+
+/** A turn of a session whose key is in the body, with the group in a header. */
+const turnByBody = (scene: FeedScene, session: string, group: string) =>
+  scene.post(
+    '/generate',
+    { text: 'What is of ten?', return_logprob: true, sampling_params: { max_new_tokens: 8 }, session_id: session },
+    { 'x-turnout-group': group },
+  );
+
+test('sessions whose keys are in the bodies go on in their full group, and begin no other one', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 2, maxPendingGroups: 1 }, { router: { policy: 'rollout' } });
+  for (let turn = 0; turn < 3; turn++) {
+    for (const session of ['a', 'b']) {
+      const { status, text } = await turnByBody(scene, session, 'g');
+      assert.equal(status, 200, text);
+    }
+  }
+  assert.equal((await turnByBody(scene, 'c', 'other')).status, 429, 'a group too many');
+  for (const session of ['a', 'b']) await scene.finish(session, { reward: 1 });
+  const groups = await scene.take('wait_secs=20');
+  assert.deepEqual(
+    groups.map(({ rows }) => [...new Set(rows.map(({ session }) => session))].toSorted()),
+    [['a', 'b']],
+  );
+  await scene.ack(...groups);
+  assert.equal((await turnByBody(scene, 'a', 'g')).status, 200, 'a session that goes on after its group is over');
+  for (const session of ['c', 'd']) assert.equal((await turnByBody(scene, session, 'other')).status, 200);
+  const stats = await scene.stats();
+  assert.deepEqual([stats.groups, stats.members, stats.acked, stats.open], [2, 4, 1, 1]);
+  assertSums(stats);
+});
+
+test('further sessions whose keys are in the bodies begin another group of the same name', async (t) => {
+  const scene = await startFeedScene(t, {}, { router: { policy: 'rollout' } });
+  const turn = (session: string) =>
+    scene.post(
+      '/generate',
+      { text: 'Ten', return_logprob: true, session_id: session },
+      { 'x-turnout-group': 'g', 'x-turnout-group-size': '2' },
+    );
+  for (const session of ['a', 'b', 'c', 'a', 'd', 'c']) assert.equal((await turn(session)).status, 200);
+  for (const session of ['a', 'b', 'c', 'd']) await scene.finish(session, { reward: 1 });
+  const groups = await scene.take('wait_secs=20');
+  assert.deepEqual(
+    groups.map(({ rows }) => [...new Set(rows.map(({ session }) => session))].toSorted()),
+    [
+      ['a', 'b'],
+      ['c', 'd'],
+    ],
+  );
+});
+
+test('a cancelled session whose key is in the body gets no further response', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 3, first: 1 }, { router: { policy: 'rollout' } });
+  for (const session of ['a', 'b']) assert.equal((await turnByBody(scene, session, 'g')).status, 200);
+  await scene.finish('a', { reward: 1 });
+  const refused = async (session: string): Promise<boolean> => (await turnByBody(scene, session, 'g')).status === 409;
+  await until('b is cancelled', () => refused('b'));
+  for (let i = 0; i < 3; i++) assert.ok(await refused('b'));
+  assert.equal((await turnByBody(scene, 'c', 'g')).status, 200, 'only its turn tells that it comes too late');
+  await until('c is cancelled', () => refused('c'));
+  const stats = await scene.stats();
+  assert.deepEqual([stats.groups, stats.members, stats.droppedMembers.cancelled], [1, 3, 1]);
+  assertSums(stats);
 });
 
 test('a request of a group whose size is not known, or differs, is refused', async (t) => {

@@ -78,6 +78,13 @@ export class FeedGate {
     }
   }
 
+  /** A worker is chosen: only now a session is known whose key is in the body. Throws the refusal where no group waits for it. */
+  chosen(x: Exchange): void {
+    const session = this.#sessionOf(x);
+    if (session === '' || this.#known.get(tenantKey(x.tenant, session)) !== 'cancelled') return;
+    throw refused('session_cancelled', CANCELLED);
+  }
+
   /** @param stats the state of the feed after groups were acked or dropped */
   roomFor({ open, ready, leased, maxPending }: FeedStats): void {
     const room = maxPending === null ? Infinity : maxPending - open - ready - leased;
@@ -107,8 +114,7 @@ export class FeedGate {
     const keys = new Set(sessions.map(({ session, tenant }) => tenantKey(tenant, session)));
     for (const key of keys) this.#remember(key, 'cancelled');
     for (const { session } of sessions) this.#parts.endSession(session);
-    const message = 'The group of this session has enough members, or its deadline has passed.';
-    const error = new RouterError('session_cancelled', message);
+    const error = new RouterError('session_cancelled', CANCELLED);
     for (const x of this.#parts.inFlight()) {
       const session = sessionOf(x, this.#parts.sessionHeaders);
       if (session !== '' && keys.has(tenantKey(x.tenant, session))) x.ended(x, { kind: 'refused', error });
@@ -148,6 +154,8 @@ export class FeedGate {
     this.#known.delete(oldest!);
   }
 }
+
+const CANCELLED = 'The group of this session has enough members, or its deadline has passed.';
 
 const refused = (...error: ConstructorParameters<typeof RouterError>): Refused =>
   new Refused(new RouterError(...error));

@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import type { Exchange } from '../../../exchange.ts';
+import type { Worker } from '../../../fleet/worker.ts';
 import type { PluginDefinition } from '../../../plugins/definition.ts';
 import type { FeedOptions } from '../../shared/feed.ts';
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
@@ -65,6 +66,10 @@ export const feed = (
     return {
       appliesTo: (x: Exchange) => gate.appliesTo(x),
       admit: (x: Exchange) => gate.admit(x),
+      choose: (x: Exchange, workers: readonly Worker[]) => {
+        gate.chosen(x);
+        return workers;
+      },
       finished: (x: Exchange) => gate.finished(x),
       routes: ({ forClients }) => addFeedRoutes(forClients, thread),
       timeoutMs: MAX_HOLD_MS,

@@ -1,7 +1,8 @@
 import { type FeedEntry, type FeedOptions, type FeedVerdict, pendingLimit } from '../../shared/feed.ts';
 import { tenantKey } from '../../shared/tenant-key.ts';
-import type { Turn, TurnAmendment } from '../../shared/turn.ts';
-import type { Book } from './book.ts';
+import type { ChatName, Turn, TurnAmendment } from '../../shared/turn.ts';
+import { AnnouncedGroups } from './announced.ts';
+import type { Book, Past } from './book.ts';
 import { feedNow } from './feed-clock.ts';
 import type { Group } from './group.ts';
 import { NO_REWARDS } from './rewards.ts';
@@ -14,15 +15,21 @@ export class Admissions {
   readonly #options: FeedOptions;
   /** By session. */
   readonly #admitting = new Map<string, Promise<FeedVerdict>>();
+  /** Sessions that may join a group by their turns: the last try of each. */
+  readonly #joining = new Map<string, Promise<void>>();
+  readonly #announced = new AnnouncedGroups();
+  readonly #onCancelled: (name: ChatName, nowMs: number) => void;
 
-  constructor(book: Book, options: FeedOptions) {
+  /** @param onCancelled a session goes on that its group does not wait for, and only its turn tells which it is */
+  constructor(book: Book, options: FeedOptions, onCancelled: (name: ChatName, nowMs: number) => void) {
     this.#book = book;
     this.#options = options;
+    this.#onCancelled = onCancelled;
   }
 
   /** What a request with these headers is to the feed. A group begins, or gets a member, by it. */
   admit(entry: FeedEntry, nowMs: number): Promise<FeedVerdict> {
-    if (entry.session === '') return this.#admit(entry, nowMs);
+    if (entry.session === '') return Promise.resolve(this.#announce(entry, nowMs));
     // The first requests of a session may come at once: it joins one group, once.
     const key = tenantKey(entry.tenant, entry.session);
     let verdict = this.#admitting.get(key);
@@ -35,29 +42,46 @@ export class Admissions {
 
   async #admit(entry: FeedEntry, nowMs: number): Promise<FeedVerdict> {
     const { tenant, session, group: name } = entry;
-    const [known] = session === '' ? [] : this.#book.groupsOf(session, tenant);
+    const [known] = this.#book.groupsOf(session, tenant);
     if (known !== undefined) {
       const { state } = known.members.find((member) => member.session === session)!;
       return state === 'cancelled' ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isPast: false };
     }
-    // While the store is away, a session that its group did not wait for is not known.
-    const past = session === '' ? null : await this.#book.pastOf(session, tenant).catch(() => null);
+    const past = await this.#pastOf(session, tenant);
     if (past?.isCancelled === true) return { kind: 'cancelled', message: CANCELLED };
     if (past !== null || name === '') return { kind: 'admitted', isPast: past !== null };
     const found = this.#groupFor(entry, nowMs);
     if (!('id' in found)) {
-      // A session that its group did not wait for is known by its name from now on.
-      const isLate = found.kind === 'cancelled' || found.kind === 'admitted';
-      const was = { isCancelled: found.kind === 'cancelled', isDelivered: false, rewards: NO_REWARDS };
-      if (isLate && session !== '') this.#book.setPast(session, tenant, was);
       await this.#flushed(nowMs);
       return found;
     }
     const isNew = found.members.length === 0;
-    if (session !== '' && this.#book.groupsOf(session, tenant).length === 0) this.#book.join(found, session, nowMs);
+    if (this.#book.groupsOf(session, tenant).length === 0) this.#book.join(found, session, nowMs);
     // Further members are written with the next change: after a kill their turns tell which group they are in.
     if (isNew) await this.#flushed(nowMs);
     return { kind: 'admitted', isPast: false };
+  }
+
+  /** A request whose session key, if it has one, is in the body: it may be a later one of any session of the group. */
+  #announce({ tenant, group: name, size, isAgain }: FeedEntry, nowMs: number): FeedVerdict {
+    const admitted: FeedVerdict = { kind: 'admitted', isPast: false };
+    if (name === '') return admitted;
+    const key = tenantKey(tenant, name);
+    const group = this.#book.newestNamed(tenant, name);
+    if (group !== null && isWaiting(group)) return wrongSize(group, size) ?? admitted;
+    const wanted = size ?? group?.size ?? this.#options.groupSize;
+    if (wanted === null) return NO_SIZE;
+    if (group === null && !this.#announced.hasPlace(key)) {
+      if (this.#isFull(nowMs)) return this.#full(isAgain);
+      this.#announced.keepPlace(key, nowMs);
+    }
+    this.#announced.announce(key, wanted);
+    return admitted;
+  }
+
+  /** While the store is away, a session that its group did not wait for is not known. */
+  #pastOf(session: string, tenant: string): Promise<Past | null> {
+    return this.#book.pastOf(session, tenant).catch(() => null);
   }
 
   /** A store that is away delays no request: what is not written stays for the next time. */
@@ -66,40 +90,48 @@ export class Admissions {
   }
 
   /** @returns a group that takes another session, or why there is none */
-  #groupFor({ tenant, group: name, size, isAgain }: FeedEntry, nowMs: number): Group | FeedVerdict {
+  #groupFor({ tenant, session, group: name, size, isAgain }: FeedEntry, nowMs: number): Group | FeedVerdict {
     const group = this.#book.newestNamed(tenant, name);
-    if (group?.state === 'open' && group.members.length < group.size) {
-      if (size === null || size === group.size) return group;
-      const message = `x-turnout-group-size is ${size}, and the group '${name}' began with ${group.size}.`;
-      return { kind: 'invalid', message };
-    }
-    const late = this.#book.latecomer(tenant, name, nowMs);
-    if (late !== null) {
-      this.#book.counts.members++;
-      this.#book.dropMember(late.isCancelled ? 'cancelled' : 'late');
+    if (group !== null && isWaiting(group)) return wrongSize(group, size) ?? group;
+    const late = this.#latecomer({ session, tenant }, name, nowMs);
+    if (late !== null)
       return late.isCancelled ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isPast: true };
-    }
-    const options = this.#options;
-    const wanted = size ?? options.groupSize;
-    if (wanted === null) {
-      const message =
-        'The group has no size: send x-turnout-group-size with its requests, or set groupSize of the plugin feed.';
-      return { kind: 'invalid', message };
-    }
-    if (this.#isFull) {
-      if (!isAgain) this.#book.counts.refused++;
-      return { kind: 'full', message: this.#fullMessage };
-    }
-    return this.#book.begin(tenant, name, wanted, nowMs);
+    const wanted = size ?? this.#options.groupSize;
+    if (wanted === null) return NO_SIZE;
+    if (!this.#announced.hasPlace(tenantKey(tenant, name)) && this.#isFull(nowMs)) return this.#full(isAgain);
+    return this.#begin(tenant, name, wanted, nowMs);
   }
 
-  get #isFull(): boolean {
-    return this.#book.groups.size >= pendingLimit(this.#options);
+  /** Whether the session comes too late for the group of that name. It is known by its own name from now on. */
+  #latecomer({ session, tenant }: ChatName, name: string, nowMs: number): Pick<Past, 'isCancelled'> | null {
+    const late = this.#book.latecomer(tenant, name, nowMs);
+    if (late === null) return null;
+    const { isCancelled } = late;
+    this.#book.counts.members++;
+    this.#book.dropMember(isCancelled ? 'cancelled' : 'late');
+    this.#book.setPast(session, tenant, { isCancelled, isDelivered: false, rewards: NO_REWARDS });
+    return late;
   }
 
-  get #fullMessage(): string {
+  #begin(tenant: string, name: string, size: number, nowMs: number): Group {
+    this.#announced.freePlace(tenantKey(tenant, name));
+    return this.#book.begin(tenant, name, size, nowMs);
+  }
+
+  #pending(nowMs: number): number {
+    return this.#book.groups.size + this.#announced.places(nowMs);
+  }
+
+  #isFull(nowMs: number): boolean {
+    return this.#pending(nowMs) >= pendingLimit(this.#options);
+  }
+
+  #full(isAgain: boolean): FeedVerdict {
+    if (!isAgain) this.#book.counts.refused++;
+    const pending = this.#pending(feedNow());
     const limit = pendingLimit(this.#options);
-    return `${this.#book.groups.size} groups are pending, and ${limit} may be: the trainer has to take groups before another one begins.`;
+    const message = `${pending} groups are pending, and ${limit} may be: the trainer has to take groups before another one begins.`;
+    return { kind: 'full', message };
   }
 
   /** Begins a group with named sessions, whose requests then need no header. */
@@ -114,11 +146,8 @@ export class Admissions {
     if (sessions.length > size) return wrong(`The group has ${sessions.length} sessions and the size ${size}.`);
     const taken = sessions.find((session) => this.#book.groupsOf(session, tenant).length > 0);
     if (taken !== undefined) return wrong(`The session '${taken}' is in a group already.`);
-    if (this.#isFull) {
-      this.#book.counts.refused++;
-      return { kind: 'full', message: this.#fullMessage };
-    }
-    const group = this.#book.begin(tenant, name, size, nowMs);
+    if (this.#isFull(nowMs)) return this.#full(false);
+    const group = this.#begin(tenant, name, size, nowMs);
     for (const session of sessions) this.#book.join(group, session, nowMs);
     await this.#book.flush(nowMs);
     return { kind: 'admitted', isPast: false };
@@ -129,9 +158,58 @@ export class Admissions {
     const nowMs = feedNow();
     for (const { version } of turn.versions) if (version !== null) this.#book.addVersion(version, nowMs);
     if (!('session' in turn)) return;
-    const { session, tenant, group: name } = turn;
-    if (name === '' || this.#book.groupsOf(session, tenant).length > 0) return;
-    const group = this.#book.newestNamed(tenant, name);
-    if (group?.state === 'open' && group.members.length < group.size) this.#book.join(group, session, nowMs);
+    const { session, tenant } = turn;
+    if (turn.group === '' || this.#book.groupsOf(session, tenant).length > 0) return;
+    const before = this.#joining.get(session);
+    const joining = (async () => {
+      await before;
+      await this.#join(turn);
+    })();
+    this.#joining.set(session, joining);
+    void joining.then(() => {
+      if (this.#joining.get(session) === joining) this.#joining.delete(session);
+    });
   }
+
+  /** Resolves when the session is in the group of its turns. */
+  async joined(session: string): Promise<void> {
+    await this.#joining.get(session);
+  }
+
+  async #join({ session, tenant, group: name }: Turn): Promise<void> {
+    const past = await this.#pastOf(session, tenant);
+    const nowMs = feedNow();
+    const key = tenantKey(tenant, name);
+    if (past !== null) return this.#announced.freePlace(key);
+    if (this.#book.groupsOf(session, tenant).length > 0) return;
+    const group = this.#book.newestNamed(tenant, name);
+    if (group !== null && isWaiting(group)) {
+      this.#book.join(group, session, nowMs);
+      return;
+    }
+    const late = this.#latecomer({ session, tenant }, name, nowMs);
+    if (late !== null) {
+      this.#announced.freePlace(key);
+      if (late.isCancelled) this.#onCancelled({ session, tenant }, nowMs);
+      return;
+    }
+    const size = this.#announced.sizeOf(key) ?? group?.size ?? this.#options.groupSize;
+    if (size === null) return;
+    this.#book.join(this.#begin(tenant, name, size, nowMs), session, nowMs);
+    void this.#flushed(nowMs);
+  }
+}
+
+const isWaiting = ({ state, members, size }: Group): boolean => state === 'open' && members.length < size;
+
+const NO_SIZE: FeedVerdict = {
+  kind: 'invalid',
+  message: 'The group has no size: send x-turnout-group-size with its requests, or set groupSize of the plugin feed.',
+};
+
+/** @param size as the request says it; null: it does not */
+function wrongSize(group: Group, size: number | null): FeedVerdict | null {
+  if (size === null || size === group.size) return null;
+  const message = `x-turnout-group-size is ${size}, and the group '${group.name}' began with ${group.size}.`;
+  return { kind: 'invalid', message };
 }

@@ -48,7 +48,7 @@ export class Feed {
     this.#owner = owner;
     this.#parts = parts;
     this.#book = book;
-    this.admissions = new Admissions(book, parts.options);
+    this.admissions = new Admissions(book, parts.options, (name, nowMs) => this.#stop(name, nowMs));
     const rows = { ...parts, store: parts.writer.store, book };
     this.deliveries = new Deliveries(book, parts.options, (group) => deliveredGroup(group, rows));
   }
@@ -71,6 +71,7 @@ export class Feed {
 
   /** A session is over, by its client's word. */
   async ended(name: SessionName, change: RewardChange, nowMs: number): Promise<FeedEnd> {
+    await this.admissions.joined(name.session);
     if (this.#book.groupsOf(name.session, name.tenant).length === 0) await this.#joinByTurns(name, nowMs);
     const groups = this.#book.groupsOf(name.session, name.tenant);
     for (const group of groups) {
@@ -97,6 +98,7 @@ export class Feed {
 
   /** Gives a session rewards, as far as no consumer has its group. */
   async rewarded(name: SessionName, change: RewardsChange, nowMs: number): Promise<FeedEnd> {
+    await this.admissions.joined(name.session);
     const groups = this.#book.groupsOf(name.session, name.tenant);
     // One change of a session after another: each begins with what the one before it left.
     const before = this.#rewarding.get(name.session);
@@ -283,13 +285,15 @@ export class Feed {
   }
 
   #cancel(member: Member, tenant: string, nowMs: number): void {
-    const { session } = member;
     member.state = 'cancelled';
-    this.#cancelled.push({ session, tenant });
+    this.#stop({ session: member.session, tenant }, nowMs);
+  }
+
+  /** No group waits for the session. */
+  #stop(name: ChatName, nowMs: number): void {
+    this.#cancelled.push(name);
     // Its turns, if it has any, are marked; a store that is away can't mark them, and the feed's own record counts.
-    void Promise.resolve(this.#parts.writer.store.finish({ session, tenant }, { labels: ['cancelled'] }, nowMs)).catch(
-      () => {},
-    );
+    void Promise.resolve(this.#parts.writer.store.finish(name, { labels: ['cancelled'] }, nowMs)).catch(() => {});
   }
 
   async #judgeAll(nowMs: number): Promise<void> {
