@@ -81,3 +81,24 @@ test('what is being written is known', async () => {
   await records.next(null);
   await flushed;
 });
+
+test('sessions that do not come any more are forgotten, also by the next process', async () => {
+  const records = new MemoryRecords();
+  const book = new Book(records, { name: 'default' });
+  const closeAt = (name: string, nowMs: number): void => book.closed(book.begin('', name, 2, nowMs), true, nowMs);
+  const known = (): string[] => records.all('feed/default/late').map(([key]) => key);
+  closeAt('a', 0);
+  closeAt('b', 1_000);
+  // A name that comes again is known for longer.
+  closeAt('a', 2_000);
+  await book.prune(599_999);
+  await book.flush(599_999);
+  assert.equal(known().length, 2);
+  await book.prune(601_000);
+  await book.flush(601_000);
+  assert.deepEqual(known(), ['0:a']);
+  const next = new Book(records, { name: 'default' });
+  await next.load(602_000);
+  await next.flush(602_000);
+  assert.deepEqual(known(), []);
+});

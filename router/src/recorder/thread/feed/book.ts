@@ -57,6 +57,7 @@ export class Book {
   /** The newest group of each name, by tenant. */
   readonly #newest = new Map<string, Group>();
   readonly #bySession = new Map<string, Group[]>();
+  /** By tenant and name, in the order of their ends. */
   readonly #late = new Map<string, Latecomers>();
   #pruneAtMs = 0;
   #changes = new Map<string, RecordChange>();
@@ -76,7 +77,6 @@ export class Book {
   }
 
   async load(nowMs: number): Promise<void> {
-    await this.prune(nowMs);
     const groups = (await this.#records.all(this.#table('groups'))).map(([, json]) => JSON.parse(json) as Group);
     for (const group of groups.toSorted((a, b) => a.id - b.id)) this.#index(group);
     const versions = (await this.#records.all(this.#table('versions'))).map(
@@ -85,15 +85,19 @@ export class Book {
     for (const [, name] of versions.toSorted(([a], [b]) => a - b)) this.versions.add(name);
     const counts = await this.#records.get(this.#table('state'), 'counts');
     if (counts !== null) this.counts = { ...newCounts(), ...(JSON.parse(counts) as Counts) };
-    for (const [key, json] of await this.#records.all(this.#table('late'))) {
-      const late = JSON.parse(json) as Latecomers;
-      if (late.untilMs > nowMs) this.#late.set(key, late);
-      else this.#change('late', key, null);
-    }
+    const late = (await this.#records.all(this.#table('late'))).map(
+      ([key, json]) => [key, JSON.parse(json) as Latecomers] as const,
+    );
+    for (const [key, each] of late.toSorted(([, a], [, b]) => a.untilMs - b.untilMs)) this.#late.set(key, each);
+    await this.prune(nowMs);
   }
 
-  /** Forgets what became of groups long ago. */
+  /** Forgets sessions that do not come any more, and what became of groups long ago. */
   async prune(nowMs: number): Promise<void> {
+    for (const [key, { untilMs }] of this.#late) {
+      if (untilMs > nowMs) break;
+      this.#setLate(key, null);
+    }
     if (nowMs < this.#pruneAtMs) return;
     this.#pruneAtMs = nowMs + PRUNE_EVERY_MS;
     for (const table of ['past', 'acks']) await this.#records.prune(this.#table(table), nowMs - PAST_MS);
@@ -171,8 +175,11 @@ export class Book {
   closed(group: Group, isCancelled: boolean, nowMs: number): void {
     this.open.delete(group);
     const left = group.size - group.members.length;
-    if (left > 0)
-      this.#setLate(tenantKey(group.tenant, group.name), { left, isCancelled, untilMs: nowMs + LATECOMERS_MS });
+    if (left <= 0) return;
+    const key = tenantKey(group.tenant, group.name);
+    // It gets the last place.
+    this.#late.delete(key);
+    this.#setLate(key, { left, isCancelled, untilMs: nowMs + LATECOMERS_MS });
   }
 
   /** Removes a group that is acked or dropped. @param reason null: it was delivered */
