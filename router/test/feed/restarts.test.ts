@@ -55,22 +55,24 @@ for (const [name, make] of Object.entries(stores)) {
   });
 }
 
-test('a feed in a shared store has one router: another one is refused, and takes over when the first has ended', async (t) => {
-  const { url: store } = await startRespServer(t);
-  const start = async (name: string): Promise<FeedScene> =>
-    startFeedScene(t, { groupSize: 1, name }, { router: { store, port: await freePort() } });
-  const first = await start('a');
-  await first.turn('s', 'g');
-  await first.finish('s', { reward: 1 });
-  await assert.rejects(start('a'), /has this feed: give each router/);
-  assert.deepEqual(await (await start('b')).take(), []);
-  await first.router.close();
-  const groups = await (await start('a')).take();
-  assert.deepEqual(
-    groups.map(({ group }) => group),
-    ['g'],
-  );
-});
+for (const [kind, make] of Object.entries(stores)) {
+  test(`${kind}: a feed has one router: another one is refused, and takes over when the first has ended`, async (t) => {
+    const store = await make(t);
+    const start = async (name: string): Promise<FeedScene> =>
+      startFeedScene(t, { groupSize: 1, name }, { router: { ...store, port: await freePort() } });
+    const first = await start('a');
+    await first.turn('s', 'g');
+    await first.finish('s', { reward: 1 });
+    await assert.rejects(start('a'), /has this feed: end it first/);
+    assert.deepEqual(await (await start('b')).take(), []);
+    await first.router.close();
+    const groups = await (await start('a')).take();
+    assert.deepEqual(
+      groups.map(({ group }) => group),
+      ['g'],
+    );
+  });
+}
 
 test('a store that is away for a while loses no group, and gives none out', async (t) => {
   const server = await startRespServer(t);

@@ -43,6 +43,7 @@ export const feed = (
     });
     let stats: FeedStats = await thread.ask('feedStats', null);
     let isTicking = false;
+    let isFailing = false;
     const tick = async (): Promise<void> => {
       if (isTicking || recorder.restarts.isAway) return;
       isTicking = true;
@@ -52,8 +53,11 @@ export const feed = (
         gate.stop(cancelled);
         gate.ended(ended);
         gate.roomFor(stats);
+        isFailing = false;
       } catch (error) {
-        log.debug({ error: (error as Error).message }, 'the feed was not looked at: it is tried again');
+        const level = isFailing ? 'debug' : 'warn';
+        log[level]({ error: (error as Error).message }, 'the feed was not looked at: it is tried again');
+        isFailing = true;
       } finally {
         isTicking = false;
       }

@@ -56,15 +56,18 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
   let endedMembers: string[] = [];
   const begun = (): Feed => {
     if (feed === null) throw new Error('the feed has not begun');
+    if (feed.isLost) throw new Error('another router has taken this feed over');
     return feed;
   };
+  /** null: there is none, or another router has it. */
+  const own = (): Feed | null => (feed?.isLost === true ? null : feed);
   const calls = {
     async feedBegin({ options, router }: FeedStart): Promise<void> {
       const { Feed: Feeds } = await import('./feed.ts');
       const { ExpertsReader } = await import('../chat/experts-rows.ts');
       const experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath ?? '');
       const begun = await Feeds.begin({ options, router, writer, experts, recorded }, feedNow());
-      writer.onPut = (turn) => begun.admissions.turnPut(turn);
+      writer.onPut = (turn) => own()?.admissions.turnPut(turn);
       feed = begun;
     },
     feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admissions.admit(entry, feedNow()),
@@ -151,10 +154,10 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     /** What the ends of sessions need of the feed; without one no group has them. */
     ends: {
       isTaken: (name: SessionName, change: RewardChange): Promise<boolean> =>
-        feed?.isTaken(name, { ...change, id: '' }) ?? Promise.resolve(false),
+        own()?.isTaken(name, { ...change, id: '' }) ?? Promise.resolve(false),
       async ended(name: SessionName, change: RewardChange): Promise<FeedEnd> {
-        if (feed === null) return { members: 0, isTaken: false };
-        const end = await feed.ended(name, change, feedNow());
+        const end = await own()?.ended(name, change, feedNow());
+        if (end === undefined) return { members: 0, isTaken: false };
         if (end.members > 0) endedMembers.push(name.session);
         return end;
       },

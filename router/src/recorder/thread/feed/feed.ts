@@ -173,6 +173,11 @@ export class Feed {
     return this.#named(name, tenant).map((group) => groupJson(group, this.#parts.options));
   }
 
+  /** Another router has taken the feed over: what this one knows of it is of no use. */
+  get isLost(): boolean {
+    return this.#owner?.isLost === true;
+  }
+
   /** The router stops. */
   async stop(): Promise<void> {
     this.deliveries.close();

@@ -1,3 +1,5 @@
+import { readlinkSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RecordTables } from '../store/records.ts';
 import { feedNow } from './feed-clock.ts';
@@ -7,33 +9,48 @@ const BEAT_MS = 2_000;
 /** An owner that was silent for so long has ended. */
 const GONE_MS = 3 * BEAT_MS;
 
+/** Where a process runs: only there its id means something. */
+interface ProcessName {
+  readonly host: string;
+  readonly namespace: string;
+  readonly pid: number;
+}
+
 interface Claim {
   readonly owner: string;
   readonly atMs: number;
+  readonly process?: ProcessName;
 }
 
-/** The one router that a feed in a shared store belongs to: two would deliver each group twice. */
+/** The one process that a feed belongs to: two would deliver each group twice. */
 export class Owner {
   readonly #records: RecordTables;
   readonly #table: string;
   readonly #name: string;
+  readonly #process: ProcessName;
   #nextMs = 0;
+  /** Another process has taken the feed over: this one was silent for too long. */
+  isLost = false;
 
-  /** @param name of this router, the same after a restart */
-  constructor(records: RecordTables, table: string, name: string) {
+  /**
+   * @param name of this router among those of its process
+   * @param process left out: this one
+   */
+  constructor(records: RecordTables, table: string, name: string, process = thisProcess()) {
     this.#records = records;
     this.#table = table;
     this.#name = name;
+    this.#process = process;
   }
 
   /** Takes the feed over from a router that has ended. Rejects where another router has it. */
   async claim(): Promise<void> {
     const first = await this.#read();
-    for (let now = first; now !== null && now.owner !== this.#name; now = await this.#read()) {
+    for (let now = first; now !== null && !this.#isOurs(now) && !this.#hasEnded(now); now = await this.#read()) {
       if (feedNow() - now.atMs > GONE_MS) break;
       if (now.atMs !== first?.atMs)
         throw new Error(
-          `the router ${now.owner} has this feed: give each router that shares the store a feed of its own (the option "name" of the plugin feed)`,
+          `the router ${now.owner} has this feed: end it first, or give each router that shares the store a feed of its own (the option "name" of the plugin feed)`,
         );
       await delay(BEAT_MS / 4);
     }
@@ -42,13 +59,28 @@ export class Owner {
 
   /** The router stops: another one need not wait. */
   async release(): Promise<void> {
+    const now = await this.#read();
+    if (now === null || !this.#isOurs(now)) return;
     await this.#records.write([{ table: this.#table, key: 'owner', value: null }], feedNow());
   }
 
   async beat(nowMs: number): Promise<void> {
-    if (nowMs < this.#nextMs) return;
+    if (this.isLost || nowMs < this.#nextMs) return;
     this.#nextMs = nowMs + BEAT_MS;
-    await this.#write();
+    const now = await this.#read();
+    this.isLost = now !== null && !this.#isOurs(now);
+    if (!this.isLost) await this.#write();
+  }
+
+  #isOurs({ owner, process: its }: Claim): boolean {
+    return (
+      owner === this.#name && its !== undefined && isSamePlace(its, this.#process) && its.pid === this.#process.pid
+    );
+  }
+
+  /** Its process is known to have ended: nothing needs to be waited for after a kill. */
+  #hasEnded({ process: its }: Claim): boolean {
+    return its !== undefined && isSamePlace(its, this.#process) && !isRunning(its.pid);
   }
 
   async #read(): Promise<Claim | null> {
@@ -57,7 +89,31 @@ export class Owner {
   }
 
   async #write(): Promise<void> {
-    const claim: Claim = { owner: this.#name, atMs: feedNow() };
+    const claim: Claim = { owner: this.#name, atMs: feedNow(), process: this.#process };
     await this.#records.write([{ table: this.#table, key: 'owner', value: JSON.stringify(claim) }], claim.atMs);
+  }
+}
+
+const isSamePlace = (a: ProcessName, b: ProcessName): boolean => a.host === b.host && a.namespace === b.namespace;
+
+function isRunning(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    // EPERM: it belongs to another user.
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
+  }
+}
+
+function thisProcess(): ProcessName {
+  return { host: hostname(), namespace: pidNamespace(), pid: process.pid };
+}
+
+/** Containers of one machine may have the same host name, and other processes with the same ids. '': the system has no namespaces. */
+function pidNamespace(): string {
+  try {
+    return readlinkSync('/proc/self/ns/pid');
+  } catch {
+    return '';
   }
 }

@@ -9,7 +9,7 @@ export interface RecordChange {
 
 /** Small JSON values beside the turns, by table and key: the state of what is made of turns, for the next process. */
 export interface RecordTables {
-  /** Other routers may have the same tables. */
+  /** Another router may have the same tables, also an earlier process during an upgrade. */
   readonly isShared: boolean;
   all(table: string): Soon<readonly (readonly [key: string, value: string])[]>;
   get(table: string, key: string): Soon<string | null>;

@@ -3,7 +3,7 @@ import type { RecordChange, RecordTables } from './records.ts';
 
 /** Records in the SQLite file of the turns. */
 export class SqliteRecords implements RecordTables {
-  readonly isShared = false;
+  readonly isShared = true;
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
 
