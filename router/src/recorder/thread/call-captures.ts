@@ -9,7 +9,7 @@ import { knownSpans } from '../../weights/known-versions.ts';
 import { release } from './tree/tree-node.ts';
 import type { TurnWriter } from './store/writer.ts';
 import { type CallAnswer, type CallTokens, readCall } from '../../engines/dialects/calls.ts';
-import { tenantKey } from '../shared/tenant-key.ts';
+import { tenantKey } from '../../classify/tenant-key.ts';
 
 interface OpenCall extends OpenCapture {
   readonly request: Uint8Array;

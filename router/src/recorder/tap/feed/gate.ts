@@ -5,7 +5,7 @@ import { Refused } from '../../../plugin.ts';
 import { type FeedOptions, type FeedVerdict, MAX_GROUP_SIZE } from '../../shared/feed.ts';
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
 import { REWARD_HEADER, rewardIn } from '../../shared/outcome.ts';
-import { tenantKey } from '../../shared/tenant-key.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
 import type { ChatName } from '../../shared/turn.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 

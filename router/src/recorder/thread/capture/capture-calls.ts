@@ -14,7 +14,7 @@ import type { ExpertsFiles } from './experts-files.ts';
 import { askingForIds, withIds } from '../../shared/read-request.ts';
 import type { TextRequest } from './open-text.ts';
 import { TextCaptures } from './text-captures.ts';
-import { tenantKey } from '../../shared/tenant-key.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
 
 export interface CaptureOptions {
   /** A tokenizer.json or a model's folder; null: nothing can be captured. */

@@ -9,7 +9,7 @@ import { type Place, type TreeNode, release } from '../tree/tree-node.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { alignedAnswer, alignedPrompt } from './turn-texts.ts';
-import { tenantKey } from '../../shared/tenant-key.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
 
 /** How many turns of a session are loaded, the newest ones. */
 const MAX_TURNS = 1_024;

@@ -3,7 +3,7 @@ import { dialectOf, dialects } from '../../../engines/dialects/dialects.ts';
 import { generate } from '../../../engines/dialects/generate.ts';
 import { Unreadable } from '../../../generation/delta.ts';
 import { type GivenRequest, readRequest } from '../../shared/read-request.ts';
-import { tenantKey } from '../../shared/tenant-key.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
 import { Captures, type EndedResponse, unanswered } from '../captures.ts';
 import { knownSpans } from '../../../weights/known-versions.ts';
 import { readAnswer } from '../read/read-answer.ts';

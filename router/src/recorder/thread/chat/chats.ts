@@ -11,7 +11,7 @@ import { answerValues, readChatAnswer } from '../read/read-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';
 import { storedCall } from './repeats.ts';
 import { isSessionId } from '../../shared/session-id.ts';
-import { tenantKey } from '../../shared/tenant-key.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
 
 /** How many ids of removed sessions are remembered. */
 const MAX_REMOVED = 100_000;

@@ -1,5 +1,5 @@
 import { type FeedEntry, type FeedOptions, type FeedVerdict, pendingLimit } from '../../shared/feed.ts';
-import { tenantKey } from '../../shared/tenant-key.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
 import type { ChatName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { AnnouncedGroups } from './announced.ts';
 import type { Book, Past } from './book.ts';

@@ -1,5 +1,5 @@
 import type { DropReason, FeedOptions } from '../../shared/feed.ts';
-import { tenantKey } from '../../shared/tenant-key.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
 import type { RecordChange, RecordTables } from '../store/records.ts';
 import type { Group, Member } from './group.ts';
 import { type MemberRewards, NO_DETAILS, NO_REWARDS, type RewardDetails } from './rewards.ts';

@@ -15,7 +15,7 @@ import {
   turnBytes,
   wants,
 } from './store.ts';
-import { tenantKey } from '../../shared/tenant-key.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
 
 /** A turn in memory. Leading tokens that were not sampled have no logprob and no mask. */
 interface KeptTurn extends Turn {

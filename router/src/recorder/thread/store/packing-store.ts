@@ -3,7 +3,7 @@ import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type Base, type Packed, MAX_LINE, packed, readPacked, unpacked } from './packed-body.ts';
 import type { RecordTables } from './records.ts';
 import type { NewestQuery, SessionQuery, TrajectoryStore } from './store.ts';
-import { tenantKey } from '../../shared/tenant-key.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
 
 type Body = NonNullable<Turn['unreadable']>[number];
 

@@ -15,7 +15,7 @@ import {
   outlineOf,
   wants,
 } from './store.ts';
-import { tenantKey } from '../../shared/tenant-key.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
 
 type Command = readonly RedisArgument[];
 

@@ -1,1 +1,0 @@
-export { tenantKey } from '../../classify/tenant-key.ts';
