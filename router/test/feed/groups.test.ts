@@ -249,6 +249,15 @@ test('a request of a group whose size is not known, or differs, is refused', asy
   assert.equal((await scene.stats()).members, 1);
 });
 
+test('a request of a group without a session key is refused: it could be no member', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1 }, { router: { policy: 'rollout' } });
+  const headers = { 'x-turnout-group': 'g' };
+  const { status, text } = await scene.post('/generate', { text: 'What is of ten?' }, headers);
+  assert.equal(status, 400);
+  assert.match(text, /x-turnout-group needs a session key: send the header x-session-id/);
+  assert.equal((await scene.post('/generate', { text: 'What is of ten?', session_id: 's' }, headers)).status, 200);
+});
+
 test('sessions without a group, and other requests, are none of the feed', async (t) => {
   const scene = await startFeedScene(t, { groupSize: 2 });
   assert.equal((await scene.post('/generate', { text: 'Ten' }, { 'x-session-id': 's' })).status, 200);

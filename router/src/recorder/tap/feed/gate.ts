@@ -78,9 +78,10 @@ export class FeedGate {
     }
   }
 
-  /** A worker is chosen: only now a session is known whose key is in the body. Throws the refusal where no group waits for it. */
+  /** A worker is chosen: only now a session is known whose key is in the body. Throws the refusal of one that can be in no group. */
   chosen(x: Exchange): void {
     const session = this.#sessionOf(x);
+    if (session === '' && x.isGeneration && groupOf(x) !== '') throw refused('bad_request', NO_SESSION);
     if (session === '' || this.#known.get(tenantKey(x.tenant, session)) !== 'cancelled') return;
     throw refused('session_cancelled', CANCELLED);
   }
@@ -165,6 +166,9 @@ function problemOfSize({ head }: Exchange): string | null {
   const isSize = size === undefined || (/^\d{1,6}$/.test(size) && Number(size) >= 1 && Number(size) <= MAX_GROUP_SIZE);
   return isSize ? null : `x-turnout-group-size is a whole number from 1 to ${MAX_GROUP_SIZE}.`;
 }
+
+const NO_SESSION =
+  'x-turnout-group needs a session key: send the header x-session-id. A key in the body is read by policies that keep sessions, as rollout.';
 
 /** The header says something of a session that is over with this request. */
 function problemOfReward(x: Exchange): string | null {
