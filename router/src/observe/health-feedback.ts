@@ -23,6 +23,7 @@ export function healthFeedback(breakers: Breakers, health: Pick<Health, 'suspect
   /** In a pair, either half may be on trial. The placement may be another one by now: a gateway chose, or the request is continued. */
   const endTrials = (x: Exchange): void => {
     const { trials } = x;
+    if (trials.length === 0) return;
     x.trials = [];
     for (const worker of trials) breakers.trialEnded(worker);
   };
