@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { DelayQueue } from './clock.ts';
 
 /** Pushes `count` items and waits until the last one came out. */
@@ -82,4 +82,53 @@ test('an item with a shorter delay does not overtake', async () => {
     queue.push('second', 0);
   });
   assert.deepEqual(due, ['first', 'second']);
+});
+
+/** A clock that moves when the test says so. */
+function fakeTime(t: TestContext): { advance(ms: number): void; timersSet(): number } {
+  let nowMs = 0;
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.mock.method(performance, 'now', () => nowMs);
+  const { mock } = t.mock.method(globalThis, 'setTimeout');
+  return {
+    advance(ms) {
+      for (let i = 0; i < ms; i++) {
+        nowMs++;
+        t.mock.timers.tick(1);
+      }
+    },
+    timersSet: () => mock.callCount(),
+  };
+}
+
+test('items that are pushed again as they come out share one timer', (t) => {
+  const time = fakeTime(t);
+  const queue = new DelayQueue<string>((item) => {
+    due++;
+    queue.push(item, 10);
+  });
+  let due = 0;
+  queue.push('a', 10);
+  time.advance(5);
+  queue.push('b', 10);
+  time.advance(95);
+  assert.equal(due, 19);
+  assert.equal(time.timersSet(), 1 + due, 'a timer for each wake-up');
+});
+
+test('items after one that throws come out in time', (t) => {
+  const time = fakeTime(t);
+  const due: string[] = [];
+  const queue = new DelayQueue<string>((item) => {
+    due.push(item);
+    if (item === 'a') throw new Error('a fault');
+  });
+  queue.push('a', 10);
+  queue.push('b', 20);
+  assert.throws(() => time.advance(10), /a fault/);
+  time.advance(10);
+  assert.deepEqual(due, ['a', 'b']);
+  queue.push('c', 10);
+  time.advance(10);
+  assert.deepEqual(due, ['a', 'b', 'c']);
 });

@@ -27,21 +27,28 @@ export class DelayQueue<T> {
   }
 
   readonly #run = (): void => {
-    this.#timer = null;
     // Half a millisecond early is on time: timers have that resolution, and another wake-up costs more.
     const now = performance.now() + 0.5;
-    while (this.#first < this.#items.length && this.#items[this.#first]!.dueMs <= now) {
-      this.#onDue(this.#items[this.#first++]!.item);
+    try {
+      // `#timer` is not null meanwhile, so that items that are pushed now start no second timer.
+      while (this.#first < this.#items.length && this.#items[this.#first]!.dueMs <= now) {
+        this.#onDue(this.#items[this.#first++]!.item);
+      }
+    } finally {
+      this.#timer = this.#timerFromNow(now);
     }
+  };
+
+  #timerFromNow(now: number): NodeJS.Timeout | null {
     if (this.#first === this.#items.length) {
       this.#items = [];
       this.#first = 0;
-      return;
+      return null;
     }
     if (this.#first > 1024) {
       this.#items = this.#items.slice(this.#first);
       this.#first = 0;
     }
-    this.#timer = setTimeout(this.#run, Math.max(1, this.#items[this.#first]!.dueMs - now));
-  };
+    return setTimeout(this.#run, Math.max(1, this.#items[this.#first]!.dueMs - now));
+  }
 }
