@@ -142,7 +142,7 @@ export class RequestReader implements SocketReader {
 
   /** The next request may have arrived already. */
   next(): void {
-    this.body = null;
+    this.#replaceBody(null);
     this.head = null;
     const { clock, options } = this.#context;
     this.#connection.deadlineMs = clock.nowMs + options.timeouts.keepAliveMs;
@@ -164,7 +164,7 @@ export class RequestReader implements SocketReader {
   /** Further bytes are dropped, so that the client can read the response. */
   stop(): void {
     this.isStopped = true;
-    this.body = null;
+    this.#replaceBody(null);
     this.#ahead = null;
     this.#setReading(true);
   }
@@ -217,8 +217,14 @@ export class RequestReader implements SocketReader {
 
   #refuse(refusal: Refusal): void {
     this.isStopped = true;
-    this.body = new RequestBody(this.#context.retryBudget, () => {});
+    this.#replaceBody(new RequestBody(this.#context.retryBudget, () => {}));
     this.#connection.onRefused(refusal, this.head?.target ?? '');
+  }
+
+  /** A request that has no exchange, because it was refused or was a preflight, has nothing else that releases its body. */
+  #replaceBody(body: RequestBody | null): void {
+    this.body?.release();
+    this.body = body;
   }
 
   #begin(head: RequestHead, bytes: Buffer, next: number, end: number): void {

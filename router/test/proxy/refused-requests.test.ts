@@ -1,5 +1,6 @@
 import { equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
+import { metricOf } from '../chaos/scene.ts';
 import { HELLO, startScene } from '../harness/router.ts';
 
 const H = 'host: h\r\n';
@@ -80,4 +81,25 @@ test('a body that breaks its framing under way: 400, and the engine\u2019s conne
   equal(await client.untilEnded(), 'end');
   await asked.connection.untilEnded();
   equal(asked.wireBody.isComplete, false);
+});
+
+test('the body of a request that is refused before it is dispatched is no longer kept', async (t) => {
+  const scene = await startScene(t);
+  scene.client.write(
+    post('transfer-encoding: chunked\r\n', `${(9_000).toString(16)}\r\n${'x'.repeat(9_000)}\r\noops\r\n`),
+  );
+  equal((await scene.client.answer()).status, 400);
+  equal(await metricOf(scene.router.metricsUrl, 'turnout_retry_buffer_bytes'), 0);
+});
+
+test('the body of a preflight is no longer kept, whether the connection goes on or not', async (t) => {
+  const scene = await startScene(t, { corsAllowedOrigins: ['*'] });
+  const preflight = (length: number): string =>
+    `OPTIONS /x HTTP/1.1\r\n${H}origin: http://a\r\naccess-control-request-method: POST\r\ncontent-length: ${length}\r\n\r\n`;
+  scene.client.write(preflight(9_000) + 'x'.repeat(9_000));
+  equal((await scene.client.answer('OPTIONS')).status, 204);
+  equal(await metricOf(scene.router.metricsUrl, 'turnout_retry_buffer_bytes'), 0);
+  scene.client.write(preflight(10_000) + 'x'.repeat(9_000));
+  equal((await scene.client.answer('OPTIONS')).get('connection'), 'close');
+  equal(await metricOf(scene.router.metricsUrl, 'turnout_retry_buffer_bytes'), 0);
 });
