@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
+import { fakeTime } from '../../test/harness/fake-time.ts';
 import { DelayQueue } from './clock.ts';
 
 /** Pushes `count` items and waits until the last one came out. */
@@ -83,23 +84,6 @@ test('an item with a shorter delay does not overtake', async () => {
   });
   assert.deepEqual(due, ['first', 'second']);
 });
-
-/** A clock that moves when the test says so. */
-function fakeTime(t: TestContext): { advance(ms: number): void; timersSet(): number } {
-  let nowMs = 0;
-  t.mock.timers.enable({ apis: ['setTimeout'] });
-  t.mock.method(performance, 'now', () => nowMs);
-  const { mock } = t.mock.method(globalThis, 'setTimeout');
-  return {
-    advance(ms) {
-      for (let i = 0; i < ms; i++) {
-        nowMs++;
-        t.mock.timers.tick(1);
-      }
-    },
-    timersSet: () => mock.callCount(),
-  };
-}
 
 test('items that are pushed again as they come out share one timer', (t) => {
   const time = fakeTime(t);

@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
+import { fakeTime } from '../../test/harness/fake-time.ts';
 import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
+import { Exchange } from '../exchange.ts';
 import type { PluginPhases } from '../plugin.ts';
+import { RequestBody, RetryBudget } from '../wire/request-body.ts';
+import type { ResultListener } from '../wire/result.ts';
+import type { Sink } from '../wire/sink.ts';
 import { ResponseHead } from '../wire/response-head.ts';
 import { BufferSink } from '../wire/buffer-sink.ts';
+import type { ExchangeView } from './exchange-view.ts';
 import { guardPlugin } from './guard.ts';
 import { listeningSink } from './listening-sink.ts';
 
@@ -97,6 +103,70 @@ test('a plugin that waited for a client that has gone is not to blame', async ()
   const asked = Promise.resolve(plugin.classify!(gone));
   gone.outcome = 'client_left';
   await assert.rejects(asked, /no answer/);
+  assert.deepEqual(faults, []);
+});
+
+/** A request whose body is still arriving. */
+function uploading(): { asked: Exchange; body: RequestBody } {
+  const body = new RequestBody(new RetryBudget(1e9), () => {});
+  return { asked: new Exchange({} as ResultListener<Exchange>, x.head, body, {} as Sink, 0), body };
+}
+
+/** Makes a call, and says after so much time what became of it. */
+function watch(t: TestContext, call: () => unknown): (ms: number) => Promise<string> {
+  const time = fakeTime(t);
+  let state = 'waits';
+  Promise.resolve(call()).then(
+    () => (state = 'done'),
+    () => (state = 'failed'),
+  );
+  return async (ms) => {
+    time.advance(ms);
+    await new Promise(setImmediate);
+    return state;
+  };
+}
+
+const joins = ({ body }: ExchangeView): Promise<void> => new Promise((resolve) => body.whenJoined(() => resolve()));
+const hangsWithBody = ({ body }: ExchangeView): Promise<null> => new Promise(() => body.whenComplete(() => {}));
+
+test('the time of a phase does not run while it waits for the body that the client sends', async (t) => {
+  const { asked, body } = uploading();
+  const { plugin, faults } = guarded({ classify: joins });
+  const after = watch(t, () => plugin.classify!(asked));
+  assert.equal(await after(23_000), 'waits');
+  body.push(BODY);
+  body.finish();
+  assert.equal(await after(0), 'done');
+  assert.deepEqual(faults, []);
+});
+
+test('the time of a phase begins when the body that it waits for is complete', async (t) => {
+  const { asked, body } = uploading();
+  const { plugin, faults } = guarded({ admit: hangsWithBody });
+  const after = watch(t, () => plugin.admit!(asked));
+  assert.equal(await after(13_000), 'waits');
+  body.finish();
+  assert.equal(await after(4_999), 'waits');
+  assert.equal(await after(1), 'failed');
+  assert.equal(faults.length, 1);
+});
+
+test('a phase that waits for something else fails in time, also while the body arrives', async (t) => {
+  const { asked } = uploading();
+  const { plugin } = guarded({ admit: () => new Promise(() => {}) });
+  const after = watch(t, () => plugin.admit!(asked));
+  assert.equal(await after(4_999), 'waits');
+  assert.equal(await after(1), 'failed');
+});
+
+test('a phase that waits for a body does not wait on after its client has left', async (t) => {
+  const { asked } = uploading();
+  const { plugin, faults } = guarded({ admit: hangsWithBody });
+  const after = watch(t, () => plugin.admit!(asked));
+  assert.equal(await after(13_000), 'waits');
+  asked.outcome = 'client_left';
+  assert.equal(await after(5_000), 'failed');
   assert.deepEqual(faults, []);
 });
 

@@ -54,8 +54,10 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
           check(phase, answer, args);
           return answer;
         };
+        const [x] = args as [Exchange?];
+        // How long the client takes to send its body is no fault of the plugin; `--client-body-timeout-secs` limits it.
+        const awaitedUntilMs = (): number => (x?.outcome === null ? x.body.awaitedUntilMs : -Infinity);
         const failed = (error: unknown): never => {
-          const [x] = args as [Exchange?];
           // After its client disconnected, a phase may fail because the body that it waits for never came.
           if (x === undefined || x.outcome === null) report(phase, error);
           throw error;
@@ -64,7 +66,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
           const answer = call.apply(plugin, args);
           if (!isPromise(answer)) return checked(answer);
           const timeoutMs = (phase === 'close' ? undefined : plugin.timeoutMs) ?? options.timeoutMs;
-          return inTime(answer, timeoutMs).then(checked).catch(failed);
+          return inTime(answer, timeoutMs, awaitedUntilMs).then(checked).catch(failed);
         } catch (error) {
           return failed(error);
         }
@@ -114,13 +116,23 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
 const isPromise = (answer: unknown): answer is Promise<unknown> =>
   typeof (answer as { then?: unknown } | null | undefined)?.then === 'function';
 
-/** Bounds the time of a promise; what it resolves to later is dropped. */
-export function inTime<Answer>(answer: PromiseLike<Answer>, timeoutMs: number): Promise<Answer> {
+/**
+ * Bounds the time of a promise; what it resolves to later is dropped.
+ *
+ * @param beganMs the time begins anew then (monotonic ms); Infinity: it has not begun
+ */
+export function inTime<Answer>(
+  answer: PromiseLike<Answer>,
+  timeoutMs: number,
+  beganMs: () => number = () => -Infinity,
+): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(
-      () => reject(new Error(`gave no answer within ${timeoutMs} ms (--plugin-timeout-ms)`)),
-      timeoutMs,
-    );
+    const expire = (): void => {
+      const leftMs = beganMs() + timeoutMs - performance.now();
+      if (leftMs > 0) timer = setTimeout(expire, Math.min(leftMs, timeoutMs));
+      else reject(new Error(`gave no answer within ${timeoutMs} ms (--plugin-timeout-ms)`));
+    };
+    let timer = setTimeout(expire, timeoutMs);
     answer.then(
       (value) => {
         clearTimeout(timer);

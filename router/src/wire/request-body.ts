@@ -47,6 +47,8 @@ export class RequestBody {
   isWhole = true;
   /** Every piece is a whole buffer of a socket read, which `free` may free. */
   holdsReads = false;
+  /** Until when something waited for the last byte (monotonic ms); Infinity: it still waits, -Infinity: nothing had to. */
+  awaitedUntilMs = -Infinity;
   readonly #budget: RetryBudget;
   readonly #setPaused: (isPaused: boolean) => void;
   #keptBytes = 0;
@@ -148,6 +150,7 @@ export class RequestBody {
     if (this.#waiting !== null) {
       const waiting = this.#waiting;
       this.#waiting = null;
+      this.awaitedUntilMs = performance.now();
       waiting(this);
     }
   }
@@ -157,6 +160,7 @@ export class RequestBody {
     if (this.isComplete) then(this);
     else {
       this.#waiting = then;
+      this.awaitedUntilMs = Infinity;
       this.#setPaused(false);
     }
   }
@@ -177,6 +181,7 @@ export class RequestBody {
     this.#sink = sink;
     // The sink sets the pace, even if a stage waits for the whole body.
     this.#waiting = null;
+    this.awaitedUntilMs = -Infinity;
     this.#next = 0;
     this.resume();
   }
