@@ -7,7 +7,7 @@ import type { RequestBody } from '../wire/request-body.ts';
 import { ResponseHead } from '../wire/response-head.ts';
 import { COMPLETE, type CutCode, type Failure, type ResultListener } from '../wire/result.ts';
 import type { Sink, Source } from '../wire/sink.ts';
-import type { UpstreamConnection, UpstreamUser } from '../wire/upstream-pool.ts';
+import { BROKEN, type UpstreamConnection, type UpstreamUser } from '../wire/upstream-pool.ts';
 import { AnswerBody, MALFORMED, UNFINISHED } from './answer-body.ts';
 import { AnswerTimer } from './answer-timer.ts';
 import type { AttemptContext, AttemptRules, PairRules } from './attempt-context.ts';
@@ -319,7 +319,8 @@ export class Attempt implements UpstreamUser, Source {
     // closes a connection on its idle timer has not read that request, so sending it again on a fresh connection can't
     // make it run twice (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1). Only a reused connection without a single
     // byte of answer qualifies, and only once.
-    else if (connection.uses > 0 && !connection.hasRead && !this.#isFresh) this.#fail('stale', detail);
+    else if (connection.uses > 0 && !connection.hasRead && !this.#isFresh && error !== BROKEN)
+      this.#fail('stale', detail);
     else this.#fail(connection.hasRead && !this.#isHeadWhole ? 'cut_head' : 'reset', detail);
   }
 

@@ -43,6 +43,9 @@ export interface UpstreamUser {
   onGone(error: NodeJS.ErrnoException | null): void;
 }
 
+/** The router itself breaks a connection: the engine has not closed it, and its response is not complete. */
+export const BROKEN: NodeJS.ErrnoException = Object.assign(new Error('broken by the router'), { code: 'ECONNABORTED' });
+
 const READ_BYTES = 65_536;
 /** All engines' sockets read into this one buffer: the bytes of a read are consumed before the next read (see `onread`). */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
@@ -140,7 +143,7 @@ export class UpstreamConnection implements IndexedSetMember {
     } catch (error) {
       throwLater(error);
       // The position in the stream is not known any more. The user is notified of the end.
-      this.socket.destroy();
+      this.socket.destroy(BROKEN);
       return true;
     }
   }
@@ -227,9 +230,9 @@ export class UpstreamPool {
     for (const connection of this.#idle.splice(0)) connection.destroy();
   }
 
-  /** Ends all attempts in flight as if the engine had closed their connections. */
+  /** Ends all attempts in flight as if their connections had broken. */
   breakAll(): void {
-    for (const connection of this.#open) connection.socket.destroy();
+    for (const connection of this.#open) connection.socket.destroy(BROKEN);
   }
 
   readonly #onClosed = (connection: UpstreamConnection): void => {

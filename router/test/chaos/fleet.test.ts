@@ -220,6 +220,37 @@ test('F52 a worker that is removed by force: its streams are cut, never ended', 
   await untilQuiet(router, []);
 });
 
+test('F52 a worker that is removed by force: a response that ends with its connection is truncated', async (t) => {
+  const engine = await startEngine(t, {
+    onRequest: ({ connection }) => connection.write('HTTP/1.1 200 OK\r\n\r\npart'),
+  });
+  const router = await startTestRouter(t, { workerUrls: [engine.url] });
+  const client = await connectClient(t, router.url);
+  client.write(GENERATE);
+  await client.read('part');
+  equal((await send(t, router.url, request('POST', `/remove_worker?url=${engine.url}&force=true`))).status, 200);
+  equal(await client.untilEnded(), 'reset');
+  await untilQuiet(router, []);
+});
+
+test('F52 a worker that is removed by force gets no request again, also not on a new connection', async (t) => {
+  const [removed, other] = await Promise.all([
+    startEngine(t, { onRequest: (asked) => asked.connection.requests.length === 1 && asked.answer('"first"') }),
+    startEngine(t, { onRequest: well('"other"') }),
+  ]);
+  const router = await startTestRouter(t, { workerUrls: [removed.url] });
+  const client = await connectClient(t, router.url);
+  client.write(GENERATE);
+  equal((await client.answer()).text, '"first"');
+  client.write(GENERATE);
+  await until('it is sent on the same connection', () => removed.connections[0]!.requests.length === 2);
+  equal((await send(t, router.url, post('/add_worker', { url: other.url }))).status, 200);
+  equal((await send(t, router.url, request('POST', `/remove_worker?url=${removed.url}&force=true`))).status, 200);
+  equal((await client.answer()).text, '"other"');
+  deepEqual([removed.requests.length, other.requests.length], [2, 1]);
+  await untilQuiet(router, [other]);
+});
+
 for (const policy of ['sticky_least_loaded', 'cache_aware', 'rollout']) {
   test(`F53 ${policy}: a worker added under load gets work, and known sessions stay where they are`, async (t) => {
     const engines = await startEngines(t, 3);
