@@ -353,3 +353,27 @@ test('what is over is not joined any more: its memory may be another body by the
   body.end();
   for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
 });
+
+test('a large body that several engines get is in memory once, and each engine takes it at its own pace', () => {
+  const { body } = makeBody(new RetryBudget(2 ** 30));
+  for (const read of reads(40)) body.push(read);
+  body.finish();
+  const text = body.join().toString();
+  const memory = body.pieces.map(({ buffer }) => buffer);
+  const bodies = [body.shared(), body.shared()];
+  const takers = [new Taker(), new Taker()];
+  takers[1]!.isFull = true;
+  for (const [i, shared] of bodies.entries()) {
+    assert.deepEqual([shared.isComplete, shared.isWhole, shared.bytes], [true, true, text.length]);
+    assert.ok(shared.pieces.every(({ buffer }, at) => buffer === memory[at]));
+    shared.attach(takers[i]!);
+  }
+  assert.ok(takers[0]!.text === text && takers[0]!.isEnded);
+  assert.ok(takers[1]!.text.length < text.length && !takers[1]!.isEnded);
+  // No retry will need it any more; one engine still takes it.
+  body.release();
+  takers[1]!.isFull = false;
+  bodies[1]!.resume();
+  assert.ok(takers[1]!.text === text && takers[1]!.isEnded);
+  body.end();
+});

@@ -254,10 +254,11 @@ export class RequestBody {
     this.#slabLeft = 0;
   }
 
-  /** The same payload for another engine, with its own pace. Only when complete and whole; valid until this one ends. */
+  /** The same payload, in the same memory, for another engine, with its own pace. Only when complete and whole; valid until this one ends. */
   shared(): RequestBody {
     const body = new RequestBody(new RetryBudget(Infinity), () => {});
-    for (const piece of this.pieces) body.push(piece);
+    body.pieces = this.pieces;
+    body.bytes = this.bytes;
     body.finish();
     return body;
   }
