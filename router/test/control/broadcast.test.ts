@@ -6,6 +6,7 @@ import { post, startEngines } from '../harness/fleet.ts';
 import { recordedLog } from '../harness/log-lines.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
+import { ControlBrackets } from '../../src/swap/control-brackets.ts';
 import { reportOf } from './report.ts';
 
 test('what steers engines reaches all of them, byte for byte, and the report says what each answered', async (t) => {
@@ -167,6 +168,28 @@ test('whoever leaves stops it at all engines', async (t) => {
   client.reset();
   await until('both are left', () => engines.every(({ openConnections }) => openConnections === 0));
   await untilIdle(router);
+});
+
+test('whoever leaves while the weight swaps get ready for the request stops it before any engine has it', async (t) => {
+  const ready = Promise.withResolvers<void>();
+  const before = t.mock.method(ControlBrackets.prototype, 'before', () => ready.promise);
+  const after = t.mock.method(ControlBrackets.prototype, 'after', async () => {});
+  const engines = await startEngines(t, 2);
+  const router = await startTestRouter(t, {
+    workerUrls: engines.map(({ url }) => url),
+    swapSnapshots: '/snapshots/{identity}',
+  });
+  const client = await connectClient(t, router.url);
+  client.write(request('POST', '/continue_generation', '{}'));
+  await until('it waits', () => before.mock.callCount() === 1);
+  client.reset();
+  await untilIdle(router);
+  ready.resolve();
+  const asked = (): number => engines.reduce((count, { requests }) => count + requests.length, 0);
+  await until('it goes on or ends', () => after.mock.callCount() === 1 || asked() > 0);
+  equal(asked(), 0);
+  const [path, done, failed] = after.mock.calls[0]!.arguments as Parameters<ControlBrackets['after']>;
+  deepEqual([path, done, failed.map(({ url }) => url)], ['/continue_generation', [], engines.map(({ url }) => url)]);
 });
 
 test('x-turnout-timeout is the time limit of all of it', async (t) => {

@@ -126,7 +126,12 @@ export class FanOut {
     const bodies = await changedBodies(x, engines);
     if (x.outcome !== null) return;
     if (bodies instanceof RouterError) return listener.ended(x, { kind: 'refused', error: bodies });
-    if (hook !== null) await hook.before(x.path, firstOf([...engines.values()]));
+    if (hook !== null) {
+      const all = firstOf([...engines.values()]);
+      await hook.before(x.path, all);
+      // Its client has left meanwhile: no engine gets the request, whose body is released.
+      if (x.outcome !== null) return hook.after(x.path, [], all);
+    }
     const calls = Array.from(engines, ([url, [worker]]) => {
       x.attempts++;
       const changed = bodies.get(url) ?? null;
