@@ -8,29 +8,67 @@ export const DESTINATION = 'x-gateway-destination-endpoint';
 const SERVED = 'x-gateway-destination-endpoint-served';
 const SUBSET = 'x-gateway-destination-endpoint-subset';
 
-const addresses = new WeakMap<Worker, string>();
+/** A host name is resolved again after this time: an engine that was restarted may have another address. */
+const RESOLVED_MS = 5_000;
 
-/** `ip:port` of a worker, as gateways want it. Rejects if its host name cannot be resolved. */
-export async function endpointOf(worker: Worker): Promise<string> {
-  const known = knownEndpointOf(worker);
-  if (known !== null) return known;
-  const { hostname } = new URL(worker.engineUrl);
-  return note(worker, (await lookup(hostname, { family: 4 })).address);
+interface Resolved {
+  readonly endpoint: string;
+  /** Monotonic ms. */
+  readonly untilMs: number;
 }
 
-/** null: its host name was not resolved yet. */
+const resolved = new WeakMap<Worker, Resolved>();
+const lookups = new WeakMap<Worker, Promise<string>>();
+
+/** `ip:port` of a worker, as gateways want it. Rejects if its host name cannot be resolved and never could. */
+export function endpointOf(worker: Worker): string | Promise<string> {
+  const last = resolved.get(worker) ?? notResolved(worker);
+  return last !== null && performance.now() < last.untilMs ? last.endpoint : lookedUp(worker);
+}
+
+/** The endpoint as it was resolved last, and is then resolved again; null: it was not resolved yet. */
 export function knownEndpointOf(worker: Worker): string | null {
-  const known = addresses.get(worker);
-  if (known !== undefined) return known;
-  const { hostname } = new URL(worker.engineUrl);
-  return isIP(hostname.replace(/^\[|\]$/g, '')) === 0 ? null : note(worker, hostname);
+  const now = endpointOf(worker);
+  if (typeof now === 'string') return now;
+  now.catch(() => {});
+  return resolved.get(worker)?.endpoint ?? null;
 }
 
-function note(worker: Worker, address: string): string {
+/** @returns null: the worker has a host name */
+function notResolved(worker: Worker): Resolved | null {
+  const { hostname } = new URL(worker.engineUrl);
+  return isIP(hostname.replace(/^\[|\]$/g, '')) === 0 ? null : note(worker, hostname, Infinity);
+}
+
+/** One lookup at a time for each worker. */
+function lookedUp(worker: Worker): Promise<string> {
+  const present = lookups.get(worker);
+  if (present !== undefined) return present;
+  const begun = look(worker).finally(() => lookups.delete(worker));
+  lookups.set(worker, begun);
+  return begun;
+}
+
+async function look(worker: Worker): Promise<string> {
+  const { hostname } = new URL(worker.engineUrl);
+  try {
+    const { address } = await lookup(hostname, { family: 4 });
+    return note(worker, address, performance.now() + RESOLVED_MS).endpoint;
+  } catch (error) {
+    const last = resolved.get(worker);
+    if (last === undefined) throw error;
+    // A name server that fails for a moment says nothing about the engine.
+    resolved.set(worker, { ...last, untilMs: performance.now() + RESOLVED_MS });
+    return last.endpoint;
+  }
+}
+
+function note(worker: Worker, address: string, untilMs: number): Resolved {
   const { port, protocol } = new URL(worker.engineUrl);
   const endpoint = `${address}:${port || (protocol === 'https:' ? 443 : 80)}`;
-  addresses.set(worker, endpoint);
-  return endpoint;
+  const noted = { endpoint, untilMs };
+  resolved.set(worker, noted);
+  return noted;
 }
 
 /** The gateway gets it beside the header: both must have the same value. */

@@ -188,9 +188,9 @@ export class PickedRequest implements Carrier {
       },
       start: (_isFresh, changed) => {
         x.sentMs = performance.now();
-        const known = knownEndpointOf(worker);
-        if (known !== null) return this.#decide({ worker, endpoint: known, changed });
-        endpointOf(worker).then(
+        const known = endpointOf(worker);
+        if (typeof known === 'string') return this.#decide({ worker, endpoint: known, changed });
+        known.then(
           (endpoint) => x.outcome === null && this.#decide({ worker, endpoint, changed }),
           (error: NodeJS.ErrnoException) =>
             listener.ended(this.#leading!, { kind: 'failed', failure: 'connect', detail: error.code ?? error.message }),
