@@ -70,6 +70,7 @@ export class PickedRequest implements Carrier {
   #pending: 'requestHeaders' | 'requestBody' | null = null;
   /** Parts of the body that the gateway gets back after the answer to the headers; null: they go back as they come. */
   #parked: HttpBody[] | null = [];
+  #hasTrailers = false;
   /** Made while no message waited for an answer. */
   #decision: Decision | null = null;
   #isDecided = false;
@@ -94,10 +95,8 @@ export class PickedRequest implements Carrier {
     const { requestHeaders, requestBody, responseHeaders, responseBody } = message;
     if (requestHeaders !== undefined) this.#begin(requestHeaders, message);
     else if (requestBody !== undefined) this.#bodyCame(requestBody);
-    else if (message.requestTrailers !== undefined) {
-      this.#finishBody();
-      this.#stream.write({ requestTrailers: {} });
-    } else if (responseHeaders !== undefined) this.#responseBegan(responseHeaders, message);
+    else if (message.requestTrailers !== undefined) this.#trailersCame();
+    else if (responseHeaders !== undefined) this.#responseBegan(responseHeaders, message);
     else if (responseBody !== undefined) this.#responseCame(responseBody);
     else if (message.responseTrailers !== undefined) {
       this.#stream.write({ responseTrailers: {} });
@@ -167,6 +166,18 @@ export class PickedRequest implements Carrier {
     if (endOfStream || mode !== BODY_MODE.fullDuplex) this.#finishBody();
   }
 
+  #trailersCame(): void {
+    this.#hasTrailers = true;
+    const isWaiting = this.#pending !== null;
+    this.#finishBody();
+    // Else they follow the answer that the gateway waits for.
+    if (!isWaiting) this.#giveTrailersBack();
+  }
+
+  #giveTrailersBack(): void {
+    this.#stream.write({ requestTrailers: {} });
+  }
+
   #finishBody(): void {
     if (!this.#body.isComplete) this.#body.finish();
   }
@@ -229,8 +240,9 @@ export class PickedRequest implements Carrier {
     );
     const parked = this.#parked ?? [];
     this.#parked = null;
-    if (this.#requestMode !== BODY_MODE.fullDuplex) return;
-    for (const part of changed === null ? parked : partsOf(changed)) this.#giveBack(part);
+    if (this.#requestMode === BODY_MODE.fullDuplex)
+      for (const part of changed === null ? parked : partsOf(changed, this.#hasTrailers)) this.#giveBack(part);
+    if (this.#hasTrailers) this.#giveTrailersBack();
   }
 
   /** Endpoints that the gateway may try after the first. One whose key differs would get the wrong one. */
@@ -346,9 +358,10 @@ interface Decision {
   readonly changed: Buffer | null;
 }
 
-function* partsOf(body: Buffer): Generator<HttpBody> {
+/** @param hasTrailers they end the stream, not the body */
+function* partsOf(body: Buffer, hasTrailers: boolean): Generator<HttpBody> {
   for (let at = 0; at < body.length || at === 0; at += PART_BYTES)
-    yield { body: body.subarray(at, at + PART_BYTES), endOfStream: at + PART_BYTES >= body.length };
+    yield { body: body.subarray(at, at + PART_BYTES), endOfStream: !hasTrailers && at + PART_BYTES >= body.length };
 }
 
 const notHere = (path: string): RouterError =>

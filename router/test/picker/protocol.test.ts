@@ -118,6 +118,42 @@ test('the headers are answered after the body, also for a gateway that does not 
   equal(seen.size, 1);
 });
 
+test('trailers of a request go back after its headers and its body, which is not the end then', async (t) => {
+  const { ask } = await startGateway(t, { workerUrls, policy: 'consistent_hash' });
+  const large = `{"user":"s-1","model":"base","prompt":"${'x'.repeat(300_000)}"}`;
+  for (const text of ['{"user":"s-1","model":"base"}', large]) {
+    for (const model of ['', 'new']) {
+      const headers = model === '' ? json : { ...json, 'x-gateway-model-name-rewrite': model };
+      const processed = ask({ headers, body: ['x'], mode: BODY_MODE.fullDuplex });
+      processed.stream.write({ requestBody: { body: Buffer.from(text), endOfStream: false } });
+      processed.stream.write({ requestTrailers: {} });
+      ok(destinationOf(await processed.next()) !== null, 'the headers are first');
+      const back: Buffer[] = [];
+      for (;;) {
+        const { requestBody, requestTrailers } = await processed.next();
+        if (requestTrailers) break;
+        const { body, endOfStream } = requestBody!.response.bodyMutation!.streamedResponse!;
+        ok(endOfStream !== true);
+        back.push(body!);
+      }
+      equal(Buffer.concat(back).toString(), model === '' ? text : text.replace('base', model));
+      await processed.respond();
+      await processed.end();
+    }
+  }
+});
+
+test('trailers that come after the choice of an engine are answered at once', async (t) => {
+  const { ask } = await startGateway(t, { workerUrls, policy: 'round_robin' });
+  const processed = ask({ headers: json, body: ['x'], mode: BODY_MODE.fullDuplex });
+  ok(destinationOf(await processed.next()) !== null);
+  processed.stream.write({ requestBody: { body: Buffer.from('{}'), endOfStream: false } });
+  ok((await processed.next()).requestBody);
+  processed.stream.write({ requestTrailers: {} });
+  ok((await processed.next()).requestTrailers);
+  await processed.end();
+});
+
 test('a body of 10 MB passes byte for byte, a byte more gets 413', async (t) => {
   const { ask, sendBody, bodyBack, router } = await startGateway(t, {
     workerUrls,
