@@ -13,6 +13,7 @@ export class AnswerTimer {
   readonly #timeouts: AnswerTimeouts;
   readonly #expired: () => void;
   #timer: NodeJS.Timeout | null = null;
+  #hasAnswer = false;
   #lastReadMs = 0;
 
   constructor(timeouts: AnswerTimeouts, expired: () => void) {
@@ -20,12 +21,15 @@ export class AnswerTimer {
     this.#expired = expired;
   }
 
+  /** May come after the answer has begun: some engines answer before they have read the whole request. */
   requestSent(): void {
-    if (this.#timeouts.firstByteMs > 0) this.#timer = setTimeout(this.#expired, this.#timeouts.firstByteMs);
+    if (this.#timeouts.firstByteMs > 0 && !this.#hasAnswer)
+      this.#timer = setTimeout(this.#expired, this.#timeouts.firstByteMs);
   }
 
   answerBegan(): void {
     this.stop();
+    this.#hasAnswer = true;
     this.#lastReadMs = performance.now();
     if (this.#timeouts.idleMs > 0) this.#timer = setTimeout(this.#look, this.#timeouts.idleMs);
   }
