@@ -8,10 +8,9 @@ import { makeRequestPath } from './assembly/request-path.ts';
 import { checkFolder, foldersOf, makeFolder } from './config/folder.ts';
 import { namedWorkers } from './config/named-workers.ts';
 import type { Config } from './config/options.ts';
-import { addNamed } from './fleet/change-workers.ts';
+import { changeWorkers } from './fleet/change-workers.ts';
 import { startDiscovery } from './fleet/discover/kubernetes.ts';
 import type { Fleet } from './fleet/fleet.ts';
-import { readWorkerUrls } from './fleet/worker-url.ts';
 import { closingOf } from './listen/closing.ts';
 import type { Dispatch } from './listen/dispatch.ts';
 import { checkPorts } from './listen/ports.ts';
@@ -68,10 +67,6 @@ export async function startRouter(config: Config, parts: RouterParts = {}): Prom
  */
 export async function checkRouter(config: Config, log: Logger): Promise<void> {
   for (const [flag, path] of foldersOf(config)) checkFolder(flag, path);
-  for (const { url, flag } of namedWorkers(config)) {
-    const address = readWorkerUrls(url, null);
-    if (typeof address === 'string') throw new Error(`${flag}: ${address}`);
-  }
   const { dataDir: _, logDir: __, ...inMemory } = config;
   const closers = new Closers();
   try {
@@ -91,6 +86,7 @@ async function assemble(
   const path = makeRequestPath(await makeOwn(await startExtensions(choice, parts.plugins ?? [])));
   const { live, log, clock, ports, fleet, homes, watch, hungRequests, heap, pipeline, logs, history } = path;
   closers.add(() => ports.close());
+  const addWorkers = changeWorkers(fleet, [], namedWorkers(config));
 
   const open = async (): Promise<Router> => {
     const discovery = await startDiscovery(config, fleet, path.random, log);
@@ -112,7 +108,7 @@ async function assemble(
     closers.add(() => picker?.close());
     const { url, adminUrl, metricsUrl } = await ports.open(path.entry, path.metricsText);
     // Once the ports are known to be free, and before the event loop accepts a connection on the data port.
-    for (const named of namedWorkers(config)) addNamed(fleet, named);
+    addWorkers();
     const ticker = setInterval(() => {
       clock.nowMs = performance.now();
       ports.sweep();

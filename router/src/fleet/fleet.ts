@@ -127,7 +127,7 @@ export class Fleet {
     const key = ownKey ?? this.#options.key ?? { authorization: '' };
     const bootstrapPort = options.bootstrapPort ?? null;
     const made = { role, bootstrapPort, labels: options.labels ?? {}, pool, key };
-    const other = this.#byUrl.get(addresses[0]!.url);
+    const other = addresses.map((address) => this.#byUrl.get(address.url)).find((there) => there !== undefined);
     if (other !== undefined && options.role !== undefined && other.role !== role) {
       return `That engine is in the fleet as ${other.role}: remove it first.`;
     }
@@ -141,6 +141,15 @@ export class Fleet {
       return this.#insert(randomUUID(), address, made, asksForRanks && address.rank === null ? REASONS.ranks : 0);
     });
     return first!;
+  }
+
+  /** A fleet with the same options and workers, without those that leave, to find out what `add` would refuse. */
+  copyWithout(leavers: readonly Worker[]): Fleet {
+    const copy = new Fleet(this.#options);
+    for (const worker of this.workers) {
+      if (!leavers.includes(worker)) copy.add(worker.url, { isOperators: true, role: worker.role });
+    }
+    return copy;
   }
 
   /** The engine has `count` data-parallel ranks: each becomes a worker, the first with the id already known. */

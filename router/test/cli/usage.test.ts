@@ -118,6 +118,8 @@ test('--check does what a start does before it opens a port', async (t) => {
     [['--api-key-file', '/nope'], /--api-key-file \/nope/],
     [['--policy', './none.ts'], /none\.ts/],
     [['--worker-urls', 'ftp://x'], /--worker-urls: "ftp:\/\/x" is neither http nor https/],
+    [['--worker-urls', 'http://1.2.3.4', '--worker-allow', '10.0.0.0/8'], /--worker-urls: "1\.2\.3\.4" is not allowed/],
+    [['--pd-disaggregation', '--prefill', 'http://h:1', '--decode', 'http://h:2@1'], /--decode: A data-parallel rank/],
   ] as const) {
     const { code, output } = await outcome(t, ['--check', ...args]);
     assert.match(output, words);

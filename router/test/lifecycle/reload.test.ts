@@ -70,6 +70,58 @@ test('what is wrong is said, and all stays as it was', async (t) => {
   }
 });
 
+test('a worker that the fleet refuses leaves all as it was, and the corrected configuration is applied', async (t) => {
+  const [a, b, c, d] = (await startEngines(t, 4)).map(({ url }) => url) as [string, string, string, string];
+  const allow = { workerAllow: ['127.0.0.0/8'] };
+  const pairs = { pdDisaggregation: true, prefill: [a] };
+  for (const [first, refused, corrected, words] of [
+    [
+      { ...allow, workerUrls: [a] },
+      { ...allow, workerUrls: ['http://10.9.9.9:8000', b], workerMaxInflight: 3 },
+      { ...allow, workerUrls: [b] },
+      /--worker-urls: "10\.9\.9\.9" is not allowed by --worker-allow/,
+    ],
+    [
+      { ...pairs, decode: [b] },
+      { ...pairs, decode: [c, d] },
+      { ...pairs, decode: [d] },
+      /--decode: That engine is in the fleet as prefill/,
+    ],
+    [
+      { ...pairs, decode: [b] },
+      { ...pairs, decode: [`${d}@1`] },
+      { ...pairs, decode: [d] },
+      /--decode: A data-parallel rank can't be one half of a pair/,
+    ],
+  ] as const) {
+    const { log, last } = recorder();
+    const router = await startTestRouter(t, first, { log });
+    router.fleet.add(c, { role: 'prefill' });
+    const workers = () => router.fleet.workers.map(({ url }) => url);
+    const before = workers();
+    await router.reload(() => configOf(refused));
+    match(String(last()['error']), words);
+    equal(last().msg, 'configuration not reloaded: the old one stays in force');
+    deepEqual(workers(), before);
+    await router.reload(() => configOf(corrected));
+    equal(last().msg, 'configuration reloaded');
+    deepEqual(workers(), [...before.slice(0, -2), c, 'pdDisaggregation' in first ? d : b]);
+  }
+});
+
+test('the two halves of pairs may change places', async (t) => {
+  const [a, b] = (await startEngines(t, 2)).map(({ url }) => url) as [string, string];
+  const router = await startTestRouter(t, { pdDisaggregation: true, prefill: [a], decode: [b] });
+  await router.reload(() => configOf({ pdDisaggregation: true, prefill: [b], decode: [a] }));
+  deepEqual(
+    router.fleet.workers.map(({ role, url }) => [role, url]),
+    [
+      ['prefill', b],
+      ['decode', a],
+    ],
+  );
+});
+
 test('what takes a restart is named', async (t) => {
   const { log, lines } = recorder();
   const router = await startTestRouter(t, {}, { log });
