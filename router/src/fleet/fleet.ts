@@ -199,7 +199,8 @@ export class Fleet {
     const reasons = holds ? worker.reasons | REASONS[reason] : worker.reasons & ~REASONS[reason];
     if (reasons === worker.reasons) return;
     this.#setReasons(worker, reasons);
-    this.#refresh('changed', worker);
+    // A removed worker is of no concern to listeners any more.
+    if (this.has(worker)) this.#refresh('changed', worker);
   }
 
   /** See `Worker.isJoining`. */

@@ -76,7 +76,7 @@ export class HangWatch {
       const progress = `${own?.progress} ${worker.lastReadMs}`;
       const running = own?.running ?? null;
       const verdict = this.#judgeOf(worker).judge({ ...found, nowMs, mayBePaused, running, progress });
-      if (verdict === 'unclear' || !this.#fleet.has(worker)) continue;
+      if (verdict === 'unclear' || !(this.#fleet.has(worker) || this.#fleet.leaving.has(worker))) continue;
       const wasHung = (worker.reasons & REASONS.hung) !== 0;
       if (verdict === 'works') {
         if (wasHung) back.push(worker);

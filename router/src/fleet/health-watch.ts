@@ -78,6 +78,8 @@ export class HealthWatch {
   readonly #parts: HealthWatchParts;
   /** The workers of the engine, one per rank; empty after the last one was removed. */
   readonly #workers = new Set<Worker>();
+  /** Removed workers of the engine with requests in flight, which end if the engine hangs. */
+  readonly #leaving = new Set<Worker>();
   readonly #sinceMs = performance.now();
   #failures = 0;
   #successes = 0;
@@ -106,12 +108,17 @@ export class HealthWatch {
     if (!this.#isAsking && this.#successes > 0) this.checkIn(0);
   }
 
-  /** @returns whether it was the last worker */
-  remove(worker: Worker): boolean {
+  /** The worker was removed, and may have requests in flight. @returns whether it was the last worker */
+  leave(worker: Worker): boolean {
     this.#workers.delete(worker);
-    if (this.#workers.size > 0) return false;
-    this.end();
-    return true;
+    this.#leaving.add(worker);
+    return this.#workers.size === 0;
+  }
+
+  /** The removed worker has no requests any more. */
+  remove(worker: Worker): void {
+    this.#leaving.delete(worker);
+    if (this.#isOver) this.end();
   }
 
   checkIn(delayMs: number): void {
@@ -151,6 +158,7 @@ export class HealthWatch {
 
   end(): void {
     this.#workers.clear();
+    this.#leaving.clear();
     if (this.#timer !== null) clearTimeout(this.#timer);
   }
 
@@ -159,22 +167,22 @@ export class HealthWatch {
     this.#timer = null;
     this.#isAsking = true;
     this.#wasResumed = false;
-    const [worker] = this.#workers as Iterable<Worker> as [Worker];
+    const [worker] = this.#all as [Worker];
     const asker = worker.asker(options.timeoutMs);
     const probe = new AnswerProbe(asker);
-    const isInDoubt = this.#failures > 0 || [...this.#workers].some((each) => this.#hangs.isInDoubt(each));
+    const isInDoubt = this.#failures > 0 || this.#all.some((each) => this.#hangs.isInDoubt(each));
     const early = isInDoubt ? signsOf(worker, probe.ask) : null;
     const problem = await problemOf(probe.ask, options.path);
     const signs = early === null && problem === null ? null : await (early ?? signsOf(worker, probe.ask));
     if (problem !== null && this.#wasResumed) {
       // It was asked while it was paused.
       this.#isAsking = false;
-      if (this.#workers.size > 0) this.checkIn(0);
+      if (!this.#isOver) this.checkIn(0);
       return;
     }
     if (signs?.isPaused === false) pauses.forget(worker.engineUrl);
     const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl) || worker.isInSwap;
-    for (const each of this.#workers) Object.assign(each, { problem, checkedAtMs: Date.now() });
+    for (const each of this.#all) Object.assign(each, { problem, checkedAtMs: Date.now() });
     if (problem === null) await this.#passed(asker);
     // A paused engine that answers with an error is not broken, but not healthy either. A refused connection is a failure also then: the
     // process of the engine is gone.
@@ -182,15 +190,23 @@ export class HealthWatch {
     if (early === null && problem === null) this.#hangs.clear();
     else {
       const look = { isAnswering: probe.hasAnswer, isWell: problem === null, isPaused, signs };
-      for (const back of this.#hangs.look(this.#workers, look)) {
-        if (!isQuarantined(back)) onEvent('readmitted', back, 'it makes tokens again');
+      for (const back of this.#hangs.look(this.#all, look)) {
+        if (this.#workers.has(back) && !isQuarantined(back)) onEvent('readmitted', back, 'it makes tokens again');
       }
     }
     this.#isAsking = false;
-    if (this.#workers.size === 0) return;
+    if (this.#isOver) return;
     if (problem === null && this.#isUnidentified) return this.checkIn(0);
     // Up to a tenth less, at random, so that checks that started together drift apart.
     this.checkIn(this.#intervalMs * (1 - random() / 10));
+  }
+
+  get #all(): Worker[] {
+    return [...this.#workers, ...this.#leaving];
+  }
+
+  get #isOver(): boolean {
+    return this.#workers.size === 0 && this.#leaving.size === 0;
   }
 
   get #isUnidentified(): boolean {
@@ -199,10 +215,9 @@ export class HealthWatch {
 
   get #intervalMs(): number {
     const { intervalMs, startupIntervalMs } = this.#parts.options;
-    const workers = [...this.#workers];
-    if (this.#failures === 0 && workers.every(({ reasons }) => reasons === 0)) return intervalMs;
+    if (this.#failures === 0 && [...this.#workers].every(({ reasons }) => reasons === 0)) return intervalMs;
     const soon = Math.min(DOUBT_INTERVAL_MS, intervalMs);
-    if (workers.some(({ isProven }) => isProven)) return soon;
+    if (this.#all.some(({ isProven }) => isProven)) return soon;
     // Engines load for minutes: the longer it takes, the longer the interval.
     return Math.max(soon, Math.min(startupIntervalMs, (performance.now() - this.#sinceMs) / 10));
   }

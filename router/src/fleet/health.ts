@@ -7,20 +7,23 @@ const SPREAD_MS = 4;
 /** Checks every engine of a fleet, spread over the interval so that a large fleet is not probed at once. */
 export class Health {
   readonly #parts: HealthWatchParts;
-  /** By `engineUrl`. */
+  /** Of the members of the fleet, by `engineUrl`. */
   readonly #watches = new Map<string, HealthWatch>();
+  /** Of removed workers with requests in flight: another engine may be added at the same URL. */
+  readonly #last = new Map<Worker, HealthWatch>();
 
   constructor(parts: HealthWatchParts) {
     this.#parts = parts;
     parts.fleet.onEvent((event, worker) => {
       if (event === 'added') this.#start(worker);
-      else if (event === 'removed') this.#stop(worker);
+      else if (event === 'removed') this.#leave(worker);
+      else if (event === 'drained') this.#stop(worker);
     });
   }
 
   /** A request could not reach this worker: checks it at once. */
   suspect(worker: Worker): void {
-    this.#watches.get(worker.engineUrl)?.suspect();
+    (this.#last.get(worker) ?? this.#watches.get(worker.engineUrl))?.suspect();
   }
 
   /** The worker's engine was paused and generates now: checks that it failed before it ever passed one say nothing. */
@@ -36,8 +39,9 @@ export class Health {
   }
 
   close(): void {
-    for (const watch of this.#watches.values()) watch.end();
+    for (const watch of [...this.#watches.values(), ...this.#last.values()]) watch.end();
     this.#watches.clear();
+    this.#last.clear();
   }
 
   #start(worker: Worker): void {
@@ -53,7 +57,15 @@ export class Health {
     if (isNew) watch.checkIn(random() * SPREAD_MS * (this.#watches.size - 1));
   }
 
+  #leave(worker: Worker): void {
+    const watch = this.#watches.get(worker.engineUrl);
+    if (watch === undefined) return;
+    if (watch.leave(worker)) this.#watches.delete(worker.engineUrl);
+    this.#last.set(worker, watch);
+  }
+
   #stop(worker: Worker): void {
-    if (this.#watches.get(worker.engineUrl)?.remove(worker) === true) this.#watches.delete(worker.engineUrl);
+    this.#last.get(worker)?.remove(worker);
+    this.#last.delete(worker);
   }
 }

@@ -24,7 +24,8 @@ export class StallWatch {
   }
 
   sweep(nowMs: number): void {
-    for (const worker of this.#fleet.workers) {
+    const { workers, leaving } = this.#fleet;
+    for (const worker of [...workers, ...leaving]) {
       if (this.#fleet.load(worker) === 0) worker.quietSinceMs = nowMs;
       else if (worker.lastReadMs > worker.quietSinceMs) worker.quietSinceMs = worker.lastReadMs;
       const isUnhealthy = (worker.reasons & (REASONS.unhealthy | REASONS.hung)) !== 0;
@@ -37,6 +38,7 @@ export class StallWatch {
         this.#onStalled(worker);
       } else this.#stalled.delete(worker);
     }
-    for (const worker of this.#stalled) if (!this.#fleet.has(worker)) this.#stalled.delete(worker);
+    for (const worker of this.#stalled)
+      if (!this.#fleet.has(worker) && !leaving.has(worker)) this.#stalled.delete(worker);
   }
 }

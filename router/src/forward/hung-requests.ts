@@ -40,7 +40,7 @@ export class HungRequests {
     for (const [worker, proof] of this.#hung) {
       // The oldest first: the budget may not be enough for all of them.
       for (const x of this.#at(worker)) x.activity?.workerHung?.(worker, proof);
-      const isOver = !this.#fleet.has(worker) && this.#fleet.load(worker) === 0;
+      const isOver = !this.#fleet.has(worker) && !this.#fleet.isBusy(worker);
       if (isOver || (worker.reasons & REASONS.hung) === 0) this.#hung.delete(worker);
     }
   }

@@ -47,6 +47,8 @@ export interface UpstreamUser {
 export const BROKEN: NodeJS.ErrnoException = Object.assign(new Error('broken by the router'), { code: 'ECONNABORTED' });
 
 const READ_BYTES = 65_536;
+/** TCP asks the host of a silent connection for a sign of life after this time. */
+const KEEP_ALIVE_MS = 60_000;
 /** All engines' sockets read into this one buffer: the bytes of a read are consumed before the next read (see `onread`). */
 const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 
@@ -88,6 +90,8 @@ export class UpstreamConnection implements IndexedSetMember {
     }
     const { socket } = this;
     socket.setNoDelay(true);
+    // A request that waits for its response sends nothing, so nothing else would tell that the host is gone.
+    socket.setKeepAlive(true, KEEP_ALIVE_MS);
     socket.setTimeout(connectTimeoutMs, () => {
       socket.destroy(Object.assign(new Error('connect timed out'), { code: 'ETIMEDOUT' }));
     });

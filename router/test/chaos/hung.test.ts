@@ -142,3 +142,24 @@ test('an engine that runs requests and makes no token hangs, though its HTTP ser
     await until('it may serve again', () => fleet.workerOf(stuck).reasons === 0);
   }
 });
+
+for (const isAddedAgain of [false, true]) {
+  test(
+    `a request at a removed worker${isAddedAgain ? ' that was added again' : ''} is served elsewhere if its engine hangs`,
+    { skip: needsProc },
+    async (t) => {
+      const fleet = await startHungFleet(t, [{}, {}]);
+      const { router } = fleet;
+      const answer = fleet.generate(100);
+      await until('an engine has it', () => router.fleet.workers.some((worker) => router.fleet.load(worker) === 1));
+      const worker = router.fleet.workers.find((each) => router.fleet.load(each) === 1)!;
+      const engine = fleet.engines.find(({ url }) => url === worker.url)!;
+      router.fleet.remove(worker);
+      if (isAddedAgain) router.fleet.add(worker.url);
+      await freeze(engine.pid);
+      equal((await answer).status, 200);
+      ok(worker.reasonNames().includes('hung'));
+      equal(router.fleet.leaving.size, 0);
+    },
+  );
+}

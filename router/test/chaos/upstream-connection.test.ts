@@ -1,4 +1,5 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
 import { type Engine, type EngineConnection, answer, deadUrl, startEngine } from '../harness/engine.ts';
@@ -255,4 +256,18 @@ test('F21 all engines down: 503 with retry-after at once, and service without a 
   equal(back.requests.length, 1);
   equal(await payloadOf(back), BODY);
   await untilQuiet(router, [back]);
+});
+
+test('TCP asks the host of a silent engine for a sign of life', { skip: needsProc }, async (t) => {
+  const engine = await startEngine(t);
+  const router = await startTestRouter(t, { workerUrls: [engine.url] });
+  const client = await connectClient(t, router.url);
+  client.write(GENERATE);
+  await engine.next();
+  const port = Number(new URL(engine.url).port).toString(16).toUpperCase().padStart(4, '0');
+  // Columns of the kernel: number, local address, remote address, state, queues, timer; 02 is the timer of keep-alive.
+  const connection = new RegExp(String.raw`^\s*\d+: \S+ \S+:${port} 01 \S+ (\d\d):(\S+)`, 'm');
+  await until('its timer runs', () => connection.exec(readFileSync('/proc/net/tcp', 'utf8'))?.[1] === '02');
+  const [, , ticks] = connection.exec(readFileSync('/proc/net/tcp', 'utf8'))!;
+  ok(Number.parseInt(ticks!, 16) <= 6_000, 'at most 60 s in hundredths');
 });
