@@ -76,7 +76,7 @@ export const endpoints: readonly Endpoint[] = [
       'GET /policies': 'The policy of each model and its state.',
       'PUT /policies': 'Sets the policy, for one model or all.',
       'DELETE /policies': 'Removes the policy of a model.',
-      'POST /fleet/wait_idle': 'Answers when no request is in flight at any worker.',
+      'POST /fleet/wait_idle': 'Answers when no request is in flight at any worker, removed ones included.',
       'GET /dashboard/feed':
         'What the dashboard shows, as server-sent events: everything, then every second what changed.',
     },

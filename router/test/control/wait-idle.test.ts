@@ -23,6 +23,29 @@ test('answers when nothing is under way, and says where something is when time i
   deepEqual([idle.status, JSON.parse(idle.text)], [200, { idle: true }]);
 });
 
+test('requests at removed workers count, also at one that was added again', async (t) => {
+  const { router, engine, client, ask } = await startScene(t);
+  const inFlight = async () => {
+    const { text } = await send(t, router.url, post('/fleet/wait_idle', { timeout_secs: 0 }));
+    return (JSON.parse(text) as { in_flight?: Record<string, number> }).in_flight;
+  };
+  const first = await ask(post('/generate', {}));
+  router.fleet.remove(router.fleet.workers[0]!);
+  deepEqual(await inFlight(), { [engine.url]: 1 });
+  router.fleet.add(engine.url);
+  deepEqual(await inFlight(), { [engine.url]: 1 });
+  const other = await connectClient(t, router.url);
+  other.write(post('/generate', {}));
+  const second = await engine.next();
+  deepEqual(await inFlight(), { [engine.url]: 2 });
+  first.answer('{}');
+  await client.answer('POST');
+  deepEqual(await inFlight(), { [engine.url]: 1 });
+  second.answer('{}');
+  await other.answer('POST');
+  equal(await inFlight(), undefined);
+});
+
 test('what is not a question is refused; it steers, so it takes an admin key', async (t) => {
   const { router } = await startScene(t, { adminApiKey: ['admin'] });
   const ask = async (body: unknown, key: string) =>
