@@ -16,7 +16,7 @@ export interface FleetOptions {
   readonly workerMaxInflight?: number;
   /** Data-parallel ranks of every engine whose URL names none; left out for one worker without a rank. */
   readonly ranksEach?: number;
-  /** Such an engine is asked for its number of ranks and gets requests only after that (`splitRanks`). */
+  /** Such an engine is asked for its number of ranks and gets requests only after that (`setRanks`). */
   readonly asksForRanks?: boolean;
   /** Requests are served by pairs of a prefill and a decode worker. */
   readonly servesPairs?: boolean;
@@ -110,7 +110,6 @@ export class Fleet {
     // In a pair SGLang's engines choose the rank of the prefill engine themselves.
     const mayBeRank = role === 'regular' || this.#options.pairsRanks === true;
     const ranksEach = mayBeRank ? this.#options.ranksEach : 1;
-    const asksForRanks = mayBeRank && this.#options.asksForRanks === true;
     const isChecked = options.isOperators !== true || this.#allowlist.isLimited;
     const addresses = readWorkerUrls(url, tls, isChecked ? this.#allowlist.lookup : null, ranksEach);
     if (typeof addresses === 'string') return addresses;
@@ -119,14 +118,15 @@ export class Fleet {
     if (!mayBeRank && addresses[0]!.rank !== null)
       return "A data-parallel rank can't be one half of a pair of SGLang engines: give the engine as http://host:port.";
     const ownKey = options.apiKey === undefined ? null : { authorization: `Bearer ${options.apiKey}` };
-    const known = asksForRanks && addresses[0]!.rank === null ? this.named(url) : [];
+    const asksForRanks = mayBeRank && this.#options.asksForRanks === true && addresses[0]!.rank === null;
+    const known = asksForRanks ? this.named(url) : [];
     if (known.length > 0) {
       if (ownKey !== null) for (const worker of known) worker.key = ownKey;
       return known[0]!;
     }
     const key = ownKey ?? this.#options.key ?? { authorization: '' };
     const bootstrapPort = options.bootstrapPort ?? null;
-    const made = { role, bootstrapPort, labels: options.labels ?? {}, pool, key };
+    const made = { role, bootstrapPort, labels: options.labels ?? {}, pool, key, asksForRanks };
     const other = addresses.map((address) => this.#byUrl.get(address.url)).find((there) => there !== undefined);
     if (other !== undefined && options.role !== undefined && other.role !== role) {
       return `That engine is in the fleet as ${other.role}: remove it first.`;
@@ -138,7 +138,7 @@ export class Fleet {
         if (options.bootstrapPort !== undefined) there.bootstrapPort = options.bootstrapPort;
         return there;
       }
-      return this.#insert(randomUUID(), address, made, asksForRanks && address.rank === null ? REASONS.ranks : 0);
+      return this.#insert(randomUUID(), address, made, asksForRanks ? REASONS.ranks : 0);
     });
     return first!;
   }
@@ -152,17 +152,25 @@ export class Fleet {
     return copy;
   }
 
-  /** The engine has `count` data-parallel ranks: each becomes a worker, the first with the id already known. */
-  splitRanks(worker: Worker, count: number): void {
-    const { url: engineUrl, authority, basePath, id } = worker;
+  /**
+   * The engine of a worker that asked for its ranks has `count` of them: each is a worker, and a single one has no number. The id of the
+   * first worker stays.
+   */
+  setRanks(worker: Worker, count: number): void {
+    const { engineUrl, authority, basePath, given, key, labels, bootstrapPort } = worker;
     const { endpoint } = worker.pool;
-    for (let rank = 0; rank < count; rank++) {
-      const url = `${engineUrl}@${rank}`;
-      if (this.#byUrl.has(url)) continue;
-      const address = { url, engineUrl, rank, authority, basePath, endpoint };
-      this.#insert(rank === 0 ? id : randomUUID(), address, { ...worker.given, key: worker.key }, 0);
+    const before = this.workers.filter((each) => each.engineUrl === engineUrl && each.given.asksForRanks);
+    const ranks = count > 1 ? Array.from({ length: count }, (_, rank) => rank) : [null];
+    const urls = ranks.map((rank) => (rank === null ? engineUrl : `${engineUrl}@${rank}`));
+    for (const [i, rank] of ranks.entries()) {
+      const address = { url: urls[i]!, engineUrl, rank, authority, basePath, endpoint };
+      if (this.#byUrl.has(address.url)) continue;
+      this.#insert(i === 0 ? before[0]!.id : randomUUID(), address, { ...given, key, labels, bootstrapPort }, 0);
     }
-    this.remove(worker);
+    for (const each of before) {
+      if (urls.includes(each.url)) this.setReason(each, 'ranks', false);
+      else this.remove(each);
+    }
   }
 
   #insert(id: string, address: WorkerAddress, options: WorkerOptions, reasons: number): Worker {

@@ -227,13 +227,15 @@ export class HealthWatch {
     this.#failures = 0;
     this.#successes++;
     for (const worker of this.#workers) breakers.passedCheck(worker);
-    if (this.#isUnidentified) this.#learn(await identify(asker));
     if (this.#isGone) {
       this.#isGone = false;
       for (const worker of this.#workers) {
+        // The new process may be of another kind, or have other ranks or another size.
+        worker.engine = null;
         if (worker.isProven) onEvent('restarted', worker, 'the connection was refused before');
       }
     }
+    if (this.#isUnidentified) this.#learn(await identify(asker));
     // Not awaited: a list that comes slowly keeps no worker from requests that need no list.
     const unread = [...this.#workers].filter((worker) => !models.isRead(worker));
     if (unread.length > 0) void models.read(unread);
@@ -261,11 +263,9 @@ export class HealthWatch {
 
   #learn(facts: EngineFacts): void {
     const { fleet, versions, onEvent } = this.#parts;
-    for (const worker of this.#workers) {
-      if ((worker.reasons & REASONS.ranks) === 0) continue;
-      if (facts.dpSize !== null && facts.dpSize > 1) fleet.splitRanks(worker, facts.dpSize);
-      else fleet.setReason(worker, 'ranks', false);
-    }
+    const asking = [...this.#workers].find(({ engine, given }) => engine === null && given.asksForRanks);
+    if (asking !== undefined && facts.dpSize !== null) fleet.setRanks(asking, facts.dpSize);
+    for (const worker of this.#workers) fleet.setReason(worker, 'ranks', false);
     for (const worker of this.#workers) {
       if (worker.engine !== null) continue;
       worker.engine = facts.kind;

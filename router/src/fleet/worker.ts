@@ -49,6 +49,8 @@ export interface WorkerOptions {
   readonly pool: PoolOptions;
   readonly labels: Readonly<Record<string, string>>;
   readonly key: WorkerKey;
+  /** Its engine is asked for the number of its data-parallel ranks, which are workers then. */
+  readonly asksForRanks: boolean;
 }
 
 /** One engine endpoint, or one data-parallel rank. Counters that change per request are in `Fleet`, by `slot`. */
@@ -109,7 +111,7 @@ export class Worker {
   foreignLoad = 0;
   /** The size of its KV cache in tokens; null if the engine does not report it. */
   kvTokens: number | null = null;
-  /** null until its first passed health check. */
+  /** null until its first passed health check, and after a restart until the engine is identified. */
   engine: EngineKind | null = null;
   /** As the engine reports it; null: not known. */
   engineVersion: string | null = null;

@@ -4,6 +4,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { type ControlAnswer, answer, startEngine } from '../harness/engine.ts';
 import { startTestRouter } from '../harness/router.ts';
+import { startInPlaceOf } from '../chaos/scene.ts';
 import { until } from '../harness/within.ts';
 
 const json = (value: unknown): string => answer(200, JSON.stringify(value), ['content-type: application/json']);
@@ -97,6 +98,34 @@ test('--dp-aware: vLLM tells its ranks by its metrics', async (t) => {
       [2, 6],
     ],
   );
+});
+
+test('--dp-aware: a restarted engine may have other ranks, and each has its own memory', async (t) => {
+  const told = (dpSize: number, kvTokens: number): ControlAnswer => {
+    const rest = sglang(dpSize);
+    return (path) => (path === '/server_info' ? json({ dp_size: dpSize, max_total_num_tokens: kvTokens }) : rest(path));
+  };
+  let engine = await startEngine(t, { control: told(3, 1_000) });
+  const explicit = `${engine.url}@7`;
+  const router = await startTestRouter(t, { ...options, dpAware: true, workerUrls: [engine.url, explicit] });
+  const ranks = () => router.fleet.eligible.map(({ rank, kvTokens }) => [rank, kvTokens]).toSorted();
+  const show = async (what: string, ...expected: unknown[]) =>
+    until(what, () => JSON.stringify(ranks()) === JSON.stringify(expected));
+  await show('three ranks', [0, 1_000], [1, 1_000], [2, 1_000], [7, 1_000]);
+  const { id } = router.fleet.get(`${engine.url}@0`)!;
+  const restart = async (control: ControlAnswer): Promise<void> => {
+    engine.kill();
+    await until('it is gone', () => router.fleet.eligible.length === 0);
+    engine = await startInPlaceOf(t, engine, { control });
+  };
+  await restart(told(2, 500));
+  await show('two ranks', [0, 500], [1, 500], [7, 500]);
+  await restart(told(1, 400));
+  await show('one worker without a rank', [null, 400], [7, 400]);
+  await restart(vllm);
+  await show('three ranks again', [0, null], [1, null], [2, null], [7, null]);
+  assert.deepEqual(new Set(router.fleet.workers.map((worker) => worker.engine)), new Set(['vllm']));
+  assert.equal(router.fleet.get(`${engine.url}@0`)!.id, id);
 });
 
 test('--dp-aware needs health checks', () => {
