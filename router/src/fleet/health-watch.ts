@@ -183,10 +183,11 @@ export class HealthWatch {
     if (signs?.isPaused === false) pauses.forget(worker.engineUrl);
     const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl) || worker.isInSwap;
     for (const each of this.#all) Object.assign(each, { problem, checkedAtMs: Date.now() });
-    if (problem === null) await this.#passed(asker);
     // A paused engine that answers with an error is not broken, but not healthy either. A refused connection is a failure also then: the
-    // process of the engine is gone.
-    else if (!isPaused || !probe.hasAnswer || problem === REFUSED) this.#failed(problem);
+    // process of the engine is gone. An engine that never passed a check may be loading: it is not known to work after the pause.
+    const isExcused = isPaused && probe.hasAnswer && problem !== REFUSED && this.#all.some(({ isProven }) => isProven);
+    if (problem === null) await this.#passed(asker);
+    else if (!isExcused) this.#failed(problem);
     if (early === null && problem === null) this.#hangs.clear();
     else {
       const look = { isAnswering: probe.hasAnswer, isWell: problem === null, isPaused, signs };

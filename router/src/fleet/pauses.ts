@@ -53,6 +53,11 @@ export class Pauses {
     this.#entries.get(engineUrl)?.stopped.clear();
   }
 
+  /** The engine has left the fleet: one that is added at its URL is another process, as far as is known. */
+  left(engineUrl: string): void {
+    this.#entries.delete(engineUrl);
+  }
+
   #entryOf(engineUrl: string): Entry {
     let entry = this.#entries.get(engineUrl);
     if (entry === undefined) this.#entries.set(engineUrl, (entry = { inFlight: new Set(), stopped: new Map() }));

@@ -44,6 +44,10 @@ export function watchFleet(
   const breakers = new Breakers(fleet, live.of(breakersOptions), () => performance.now(), listener.onBreaker);
   const options = live.of(healthOptions);
   const pauses = new Pauses(() => options.maxPauseMs);
+  fleet.onEvent((event, { engineUrl }) => {
+    if (event !== 'drained') return;
+    if ([...fleet.workers, ...fleet.leaving].every((other) => other.engineUrl !== engineUrl)) pauses.left(engineUrl);
+  });
   const models = new FleetModels(fleet, options, listener.onModels);
   const parts = {
     fleet,

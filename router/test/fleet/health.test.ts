@@ -256,6 +256,17 @@ test('a control that starts the engine again ends the excuse', async (t) => {
   await until('it is in quarantine', () => !worker!.isHealthy);
 });
 
+test('a pause ends with the last worker of an engine: the next engine at its URL is not taken to be paused', async (t) => {
+  const { engine, state } = await patient(t, { more: asSglang(() => answer(404, '')) });
+  const router = await startTestRouter(t, { ...FAST, workerUrls: [engine.url] });
+  await until('it is known', () => router.fleet.workers[0]!.engine === 'sglang');
+  equal((await send(t, router.url, request('POST', '/pause_generation', '{}'))).status, 200);
+  router.fleet.remove(router.fleet.workers[0]!);
+  state.isWell = false;
+  const worker = router.fleet.add(engine.url) as Worker;
+  await until('it is out', () => worker.reasonNames().includes('unhealthy'));
+});
+
 test('an engine that is in quarantine does not come back because it is paused', async (t) => {
   let paused = 0;
   const { engine, state } = await patient(t, { more: asSglang(() => loadsWith(paused)) });
