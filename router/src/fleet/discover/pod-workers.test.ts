@@ -121,6 +121,25 @@ test('with roles, after any history: each pod is of the role that its labels say
   );
 });
 
+test('labels that were set by hand stay; labels of the pod follow it', () => {
+  const fleet = makeFleet();
+  const podWorkers = new PodWorkers(fleet, OPTIONS, () => {});
+  const tell = (nodeName: string | undefined, annotations: Readonly<Record<string, string>> = {}): void => {
+    const pod = podOf({ uid: 'a', ip: '10.0.0.1', state: 'ready' });
+    const spec = nodeName === undefined ? {} : { spec: { nodeName } };
+    podWorkers.replace([{ ...pod, ...spec, metadata: { ...pod.metadata, annotations } }]);
+  };
+  tell('n1');
+  const [worker] = fleet.workers;
+  worker!.labels = { ...worker!.labels, group: 'canary', pod: 'mine' };
+  tell('n1');
+  deepEqual(worker!.labels, { pod: 'mine', node: 'n1', group: 'canary' });
+  tell('n2', { port: '9001' });
+  deepEqual(worker!.labels, { pod: 'mine', node: 'n2', group: 'canary', bootstrap_port: '9001' });
+  tell(undefined);
+  deepEqual(worker!.labels, { pod: 'mine', group: 'canary' });
+});
+
 test('a bootstrap port that was set by hand stays until the pod tells another one', () => {
   const fleet = makeFleet(true);
   const podWorkers = new PodWorkers(fleet, { ...OPTIONS, roles }, () => {});

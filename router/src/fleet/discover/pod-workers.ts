@@ -1,4 +1,3 @@
-import { isDeepStrictEqual } from 'node:util';
 import type { Fleet } from '../fleet.ts';
 import type { Change } from './list-watch.ts';
 import { type Pod, type PodOptions, type PodWorker, readPod } from './pod.ts';
@@ -91,11 +90,16 @@ export class PodWorkers {
     }
   }
 
-  /** The same address and role. */
+  /** The same address and role. What a user set stays, unless the pod's own value changes. */
   #change(was: PodWorker, { url, labels, bootstrapPort }: PodWorker): void {
+    const changed = new Set(
+      Object.keys({ ...was.labels, ...labels }).filter((name) => was.labels[name] !== labels[name]),
+    );
     for (const worker of this.#fleet.named(url)) {
-      if (!isDeepStrictEqual(worker.labels, labels)) worker.labels = labels;
-      // A port that a user set stays, unless the pod's own changes.
+      if (changed.size > 0) {
+        const kept = Object.entries(worker.labels).filter(([name]) => !changed.has(name));
+        worker.labels = Object.fromEntries([...kept, ...Object.entries(labels).filter(([name]) => changed.has(name))]);
+      }
       if (bootstrapPort !== was.bootstrapPort) worker.bootstrapPort = bootstrapPort;
     }
   }
