@@ -112,7 +112,11 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
         holdQueue.retryAll();
       },
       /** @returns false: the model has no policy of its own */
-      unset: (model: string): boolean => table.unset(model),
+      unset(model: string): boolean {
+        const isKnown = table.unset(model);
+        if (isKnown) holdQueue.retryAll();
+        return isKnown;
+      },
       /** @returns whether a policy knows the session */
       endSession(session: string): boolean {
         homes.ended(session);

@@ -96,6 +96,16 @@ test('those that the old policy holds are asked of the new one', async (t) => {
   equal(await held(), false);
 });
 
+test('held requests of a model go on when its own policy is removed', async (t) => {
+  const path = policyModule(t, `() => ({ needs: 'nothing', choose: () => ({ hold: 'closed', maxMs: 60_000 }) })`);
+  const { router } = await startFleetScene(t, 1, { modelPolicy: [`m=${path}`] });
+  const client = await connectClient(t, router.url);
+  client.write(toModel('m'));
+  await until('it is held', () => [...router.pipeline.inFlight].some(({ waiting }) => waiting?.phase === 'held'));
+  equal((await unset(t, router, 'm')).status, 200);
+  equal((await client.answer('POST')).status, 200);
+});
+
 test('a hold ends at its maximum, with words', async (t) => {
   const path = policyModule(t, `() => ({ needs: 'nothing', choose: () => ({ hold: 'closed', maxMs: 20 }) })`);
   const { router } = await startFleetScene(t, 1, { policy: path });
