@@ -22,12 +22,13 @@ const guardAt = (share: () => number): HeapGuard => new HeapGuard(() => ({ usedB
 const calm = guardAt(() => 0);
 
 function admissionOf(
-  options: Partial<AdmissionOptions>,
+  own: Partial<AdmissionOptions>,
   fleet: Fleet = fleetOfSize(2).fleet,
   heap = calm,
-): { admission: Admission; enter: () => Exchange; said: Map<Exchange, RouterError | 'in'> } {
+): { options: AdmissionOptions; admission: Admission; enter: () => Exchange; said: Map<Exchange, RouterError | 'in'> } {
+  const options = { ...unlimited, ...own };
   const admission = new Admission({
-    options: { ...unlimited, ...options },
+    options,
     fleet,
     heap,
     keyOf: () => '',
@@ -43,7 +44,7 @@ function admissionOf(
     });
     return x;
   };
-  return { admission, enter, said };
+  return { options, admission, enter, said };
 }
 
 test('one that is over as soon as it is let in makes place for the next: thousands in one go, not nested', () => {
@@ -154,4 +155,19 @@ test('the limit always holds, no request waits while there is room, and each is 
     ),
     { numRuns: 200 },
   );
+});
+
+test('a rate that was raised holds at once for queued requests', (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  let nowMs = 0;
+  t.mock.method(performance, 'now', () => nowMs);
+  const { options, admission, enter, said } = admissionOf({ ratePerSec: 0.05 });
+  for (let i = 0; i < 3; i++) enter();
+  assert.equal(said.size, 1);
+  Object.assign(options, { ratePerSec: 1 });
+  admission.onOptionsChange();
+  assert.equal(said.size, 2);
+  nowMs = 1_000;
+  t.mock.timers.tick(1_000);
+  assert.equal(said.size, 3);
 });

@@ -122,6 +122,7 @@ export class Admission {
       this.#ratePerSec = ratePerSec;
       this.#rateBurst = rateBurst;
       this.#rate = ratePerSec > 0 ? new RateLimit(ratePerSec, performance.now(), rateBurst) : null;
+      this.#stopRateTimer();
     }
     this.#admitWaiting();
   }
@@ -210,8 +211,11 @@ export class Admission {
     this.waiting[reason]--;
     x.queuedMs = performance.now() - sinceMs;
     this.#parts.onWaited(x.queuedMs / 1000);
-    if (this.#queue.size > 0 || this.#rateTimer === null) return;
-    clearTimeout(this.#rateTimer);
+    if (this.#queue.size === 0) this.#stopRateTimer();
+  }
+
+  #stopRateTimer(): void {
+    if (this.#rateTimer !== null) clearTimeout(this.#rateTimer);
     this.#rateTimer = null;
   }
 

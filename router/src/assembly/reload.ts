@@ -43,5 +43,5 @@ function apply(parts: Choice, next: Config, now: Config): void {
   reader.setPlaces(keys.places);
   if (next.logLevel !== now.logLevel) logging.setLevel(next.logLevel);
   chooser.explains = explainsOf(next, logging.logger.isLevelEnabled('debug'));
-  watch.watchLoad(next);
+  watch.onOptionsChange(next);
 }

@@ -33,6 +33,14 @@ test('failures that are further apart than the window do not add up', () => {
   assert.equal(breaker.failed('generation', 99 * 15_000 + 1), true, 'five within 60 s');
 });
 
+test('a threshold that is lowered holds for the next failure', () => {
+  const options = { ...OPTIONS };
+  const breaker = new Breaker(options);
+  for (let i = 0; i < 3; i++) breaker.failed('generation', i);
+  options.failureThreshold = 2;
+  assert.equal(breaker.failed('generation', 3), true);
+});
+
 test('half-open: two successes close it, one failure opens it again', () => {
   const breaker = opened('generation');
   assert.equal(breaker.openForMs(10_004), 20_000);

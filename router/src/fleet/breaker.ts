@@ -48,9 +48,8 @@ export class Breaker {
     if (kind === 'generation') this.#needsGeneration = true;
     if (this.state === 'half_open') return true;
     const { failureThreshold, windowMs } = this.#options;
-    this.#failures = this.#failures.filter((ms) => nowMs - ms < windowMs);
-    this.#failures.push(nowMs);
-    if (this.#failures.length > failureThreshold) this.#failures.shift();
+    // The threshold may have been lowered since the last failure.
+    this.#failures = [...this.#failures.filter((ms) => nowMs - ms < windowMs), nowMs].slice(-failureThreshold);
     return this.#failures.length === failureThreshold;
   }
 

@@ -10,10 +10,11 @@ function scene(t: TestContext, count: number, maxEjectedPercent: number) {
   const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
   const workers = Array.from({ length: count }, (_, i) => fleet.add(`http://w${i}:1`) as Worker);
   const events: BreakerEvent[] = [];
-  const options = { failureThreshold: 5, successThreshold: 2, openMs: 30_000, windowMs: 60_000 };
+  const limits = { failureThreshold: 5, successThreshold: 2, openMs: 30_000, windowMs: 60_000 };
+  const options = { ...limits, isEnabled: true, maxEjectedPercent };
   const breakers = new Breakers(
     fleet,
-    { ...options, isEnabled: true, maxEjectedPercent },
+    options,
     () => clock.nowMs,
     (event) => events.push(event),
   );
@@ -24,7 +25,7 @@ function scene(t: TestContext, count: number, maxEjectedPercent: number) {
     clock.nowMs += ms;
     t.mock.timers.tick(ms);
   };
-  return { fleet, workers, breakers, events, fail, pass };
+  return { fleet, workers, breakers, options, events, fail, pass };
 }
 
 test('open for 30 s, then one exchange at a time, two good ones close it', (t) => {
@@ -48,6 +49,27 @@ test('open for 30 s, then one exchange at a time, two good ones close it', (t) =
   }
   assert.deepEqual(events, ['opened', 'half_open', 'closed']);
   assert.equal(worker.isOnTrial, false);
+});
+
+test('breakers that are switched off eject no worker and put none on trial, except where a user says so', (t) => {
+  const { fleet, workers, breakers, options, fail, pass } = scene(t, 4, 100);
+  const [halfOpen, open, forced] = workers as [Worker, Worker, Worker];
+  fail(halfOpen);
+  pass(30_000);
+  fail(open);
+  breakers.force(forced, 'open');
+  fleet.begin(halfOpen);
+  options.isEnabled = false;
+  breakers.onOptionsChange();
+  assert.deepEqual(
+    workers.map((worker) => [worker.isOnTrial, worker.reasonNames()]),
+    [
+      [false, []],
+      [false, []],
+      [false, ['breaker']],
+      [false, []],
+    ],
+  );
 });
 
 test('a trial whose client left decides nothing: the next one may come', (t) => {

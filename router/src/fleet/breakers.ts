@@ -83,6 +83,14 @@ export class Breakers {
     if (circuit?.forced === 'auto' && circuit.breaker.passedCheck()) this.#close(worker, circuit);
   }
 
+  /** The options have changed. Without breakers nothing is ejected or on trial, except what a user forced. */
+  onOptionsChange(): void {
+    if (this.#options.isEnabled) return;
+    for (const [worker, circuit] of this.#circuits) {
+      if (circuit.forced === 'auto' && circuit.breaker.state !== 'closed') this.#close(worker, circuit);
+    }
+  }
+
   /** The worker passed its health checks again, perhaps as a new process, so trial requests are allowed at once. */
   readmitted(worker: Worker): void {
     const circuit = this.#circuits.get(worker);

@@ -28,6 +28,7 @@ export class LoadWatch {
   readonly #timer: NodeJS.Timeout;
   /** URLs of engines with a question in progress. */
   readonly #asking = new Set<string>();
+  #isClosed = false;
 
   constructor(fleet: Fleet, intervalMs: number, timeoutMs: number) {
     this.#fleet = fleet;
@@ -36,6 +37,7 @@ export class LoadWatch {
   }
 
   close(): void {
+    this.#isClosed = true;
     clearInterval(this.#timer);
   }
 
@@ -51,6 +53,7 @@ export class LoadWatch {
     const before = ranks.map((worker) => this.#fleet.load(worker));
     const loads = await readLoads(first, this.#timeoutMs);
     this.#asking.delete(first.engineUrl);
+    if (this.#isClosed) return;
     for (const [i, worker] of ranks.entries()) {
       // Own requests that began or ended in between must not count as those of others.
       const own = Math.max(before[i]!, this.#fleet.load(worker));

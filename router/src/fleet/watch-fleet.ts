@@ -28,8 +28,8 @@ export interface FleetWatch {
   readonly models: FleetModels;
   readonly stalls: StallWatch;
   readonly pauses: Pauses;
-  /** Asks engines for their load as often as this configuration says. */
-  watchLoad(config: Config): void;
+  /** The configuration has changed. */
+  onOptionsChange(config: Config): void;
   close(): void;
 }
 
@@ -75,6 +75,7 @@ export function watchFleet(
   const watchLoad = ({ engineLoadIntervalSecs: secs, healthCheckTimeoutSecs }: Config): void => {
     load?.close();
     load = secs > 0 ? new LoadWatch(fleet, secs * 1000, healthCheckTimeoutSecs * 1000) : null;
+    if (load === null) for (const worker of fleet.workers) worker.foreignLoad = 0;
   };
   watchLoad(live.current);
   return {
@@ -83,7 +84,10 @@ export function watchFleet(
     models,
     stalls,
     pauses,
-    watchLoad,
+    onOptionsChange(config) {
+      breakers.onOptionsChange();
+      watchLoad(config);
+    },
     close() {
       load?.close();
       health.close();

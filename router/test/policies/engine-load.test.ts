@@ -49,3 +49,13 @@ for (const [name, control] of [
     assert.equal(busy.requests.length, 0);
   });
 }
+
+test('the load of others counts no more when engines are not asked for it any more', async (t) => {
+  const engine = await startEngine(t, { control: sglang(5) });
+  const options = { disableHealthCheck: false, healthCheckIntervalSecs: 0.05, engineLoadIntervalSecs: 0.05 };
+  const router = await startTestRouter(t, { workerUrls: [engine.url], ...options });
+  const [worker] = router.fleet.workers;
+  await until('the engine was asked for its load', () => worker!.foreignLoad === 5);
+  await router.reload(() => ({ ...router.config, engineLoadIntervalSecs: 0 }));
+  assert.equal(worker!.foreignLoad, 0);
+});
