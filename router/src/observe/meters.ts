@@ -10,8 +10,8 @@ const GAP_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10,
 ];
 
-/** Workers come and go, in Kubernetes with a new address each time: the counters of the oldest are dropped beyond this number. */
-const MAX_WORKERS = 4_096;
+/** Workers and models come and go, in Kubernetes with a new address each time: the counters of the oldest are dropped beyond this number. */
+export const MAX_KEYS = 4_096;
 
 /** Counters that change with every request; the metrics that expose them are in `metrics/`. */
 export class Meters implements Observer {
@@ -40,7 +40,7 @@ export class Meters implements Observer {
     let meters = this.byWorker.get(url);
     if (meters !== undefined) return meters;
     this.byWorker.set(url, (meters = new WorkerMeters()));
-    if (this.byWorker.size > MAX_WORKERS) this.byWorker.delete(this.byWorker.keys().next().value!);
+    dropOldest(this.byWorker);
     return meters;
   }
 
@@ -188,4 +188,9 @@ export class PolicyMeters implements Observer {
 
 export function add(counts: Map<string, number>, key: string): void {
   counts.set(key, (counts.get(key) ?? 0) + 1);
+}
+
+/** To be called after each new key: keeps at most `MAX_KEYS`. */
+export function dropOldest(counts: Map<string, unknown>): void {
+  if (counts.size > MAX_KEYS) counts.delete(counts.keys().next().value!);
 }

@@ -1,7 +1,7 @@
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { Histogram } from './durations.ts';
-import { add } from './meters.ts';
+import { add, dropOldest } from './meters.ts';
 import type { Observer } from './observer.ts';
 
 /** Upper bounds in seconds of sglang-router 0.3.2 and vllm-router 0.1.17. */
@@ -60,7 +60,7 @@ export class PeerMeters implements Observer {
       this.#routeOf(x).retries++;
       this.#willWait(x.failures.length, waitMs / 1000);
     }
-    if (worker.role !== 'regular') add(this.failedHalves, `${worker.role} ${worker.url}`);
+    if (worker.role !== 'regular') addBounded(this.failedHalves, `${worker.role} ${worker.url}`);
   }
 
   finished(x: Exchange): void {
@@ -75,12 +75,12 @@ export class PeerMeters implements Observer {
     if (worker === null || status === 0) return;
     if (x.placement !== null && x.placement.legs.length > 1) {
       route.pairDuration.observe(x.durationMs / 1000);
-      for (const leg of x.placement.legs) add(this.halves, `${leg.role} ${leg.worker.url}`);
+      for (const leg of x.placement.legs) addBounded(this.halves, `${leg.role} ${leg.worker.url}`);
     }
     add(this.upstream, `${status} `);
     this.#decided(x, worker);
     this.#ran(worker, status >= 500 || x.outcome === 'cut');
-    if (x.isGeneration) add(route.answered, `${this.#modelOf(x)} ${x.isStream}`);
+    if (x.isGeneration) addBounded(route.answered, `${this.#modelOf(x)} ${x.isStream}`);
   }
 
   #willWait(retry: number, secs: number): void {
@@ -91,13 +91,14 @@ export class PeerMeters implements Observer {
   #decided(x: Exchange, worker: Worker): void {
     if (!x.isGeneration) return;
     const policy = this.#policyFor(x);
-    add(this.decisions, `${policy} ${worker.url}`);
-    add(this.selections, `${policy} ${this.#modelOf(x)}`);
+    addBounded(this.decisions, `${policy} ${worker.url}`);
+    addBounded(this.selections, `${policy} ${this.#modelOf(x)}`);
   }
 
   #ran({ url }: Worker, hasFailed: boolean): void {
     const before = this.inRow.get(url) ?? 0;
     this.inRow.set(url, hasFailed ? Math.min(before, 0) - 1 : Math.max(before, 0) + 1);
+    dropOldest(this.inRow);
   }
 
   #routeOf({ path, isGeneration }: Exchange): RouteMeters {
@@ -106,4 +107,10 @@ export class PeerMeters implements Observer {
     if (meters === undefined) this.routes.set(route, (meters = new RouteMeters()));
     return meters;
   }
+}
+
+/** For keys with a worker or a model. */
+function addBounded(counts: Map<string, number>, key: string): void {
+  add(counts, key);
+  dropOldest(counts);
 }

@@ -1,0 +1,36 @@
+import { equal } from 'node:assert/strict';
+import { test } from 'node:test';
+import { exchangeOf } from '../../test/harness/policy.ts';
+import { Fleet } from '../fleet/fleet.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { MAX_KEYS } from './meters.ts';
+import { PeerMeters } from './peer-meters.ts';
+
+test('the counters of workers and models that come and go have a limit', () => {
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null, servesPairs: true });
+  let n = 0;
+  const peers = new PeerMeters(
+    () => 'random',
+    () => `m${n}`,
+  );
+  for (n = 0; n < MAX_KEYS + 10; n++) {
+    const worker = fleet.add(`http://w${n}:1`, { role: 'decode' }) as Worker;
+    const leg = { worker, role: 'decode' as const };
+    const x = exchangeOf();
+    Object.assign(x, { isGeneration: true, placement: { legs: [leg, leg] }, status: 200, outcome: 'complete' });
+    Object.assign(x, { endMs: x.startMs });
+    peers.attemptFailed(x, worker, 'reset', '', null);
+    peers.finished(x);
+    fleet.remove(worker);
+  }
+  const [route] = peers.routes.values();
+  for (const counts of [
+    peers.decisions,
+    peers.selections,
+    peers.halves,
+    peers.failedHalves,
+    peers.inRow,
+    route!.answered,
+  ])
+    equal(counts.size, MAX_KEYS);
+});
