@@ -24,6 +24,7 @@ export const observabilityOptions = {
     '<format>',
     z.enum(['text', 'json']).optional(),
     'text or json. Without it: text where the standard output is a terminal, else json; files of --log-dir are json.',
+    { needsRestart: true },
   ),
   prometheusPort: option(
     '<port>',

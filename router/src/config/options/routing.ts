@@ -73,7 +73,7 @@ export const routingOptions = {
     '<names...>',
     z.array(headerName).default([...sessionHeaders]),
     'Headers that carry the session key, highest priority first.',
-    { isCommon: true },
+    { isCommon: true, needsRestart: true },
   ),
   sessionFields: option(
     '<names...>',
@@ -190,7 +190,7 @@ export const routingOptions = {
     '<where>',
     z.enum(fireworksNames).default('inference'),
     'Where paths and names of Fireworks are understood: inference (/inference/v1/completions and /inference/v1/chat/completions are sent to /v1/…, and accounts/… in their model becomes the name of the engine), all (accounts/… in the model of every /v1 request too) or off.',
-    { needsRestart: 'when set or unset' },
+    { needsRestart: true },
   ),
 
   broadcastPaths: control(
