@@ -108,7 +108,8 @@ test('--dp-aware: a restarted engine may have other ranks, and each has its own 
   let engine = await startEngine(t, { control: told(3, 1_000) });
   const explicit = `${engine.url}@7`;
   const router = await startTestRouter(t, { ...options, dpAware: true, workerUrls: [engine.url, explicit] });
-  const ranks = () => router.fleet.eligible.map(({ rank, kvTokens }) => [rank, kvTokens]).toSorted();
+  const ranks = () =>
+    router.fleet.eligible.map(({ rank, kvTokens }) => [rank, kvTokens]).toSorted(([a], [b]) => a! - b!);
   const show = async (what: string, ...expected: unknown[]) =>
     until(what, () => JSON.stringify(ranks()) === JSON.stringify(expected));
   await show('three ranks', [0, 1_000], [1, 1_000], [2, 1_000], [7, 1_000]);
