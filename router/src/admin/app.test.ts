@@ -7,7 +7,7 @@ import { addWaitIdle } from './app.ts';
 
 test('a client that has left is not waited for', async () => {
   const app = new Hono();
-  addWaitIdle(app, { workers: [{ url: 'http://a' }], load: () => 1 } as unknown as Fleet);
+  addWaitIdle(app, { workers: [{ url: 'http://a' }], leaving: [], load: () => 1 } as unknown as Fleet);
   const exchange = { outcome: null } as Exchange;
   const body = '{"timeout_secs":86400}';
   const answer = app.request('/fleet/wait_idle', { method: 'POST', body }, { exchange });

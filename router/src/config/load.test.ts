@@ -108,6 +108,7 @@ const partners: Partial<Record<OptionName, readonly OptionName[]>> = {
   tlsCertPath: ['tlsKeyPath'],
   tlsKeyPath: ['tlsCertPath'],
   tlsClientCaPath: ['tlsCertPath', 'tlsKeyPath'],
+  captureRequired: ['captureChat'],
   clientCertPath: ['clientKeyPath'],
   clientKeyPath: ['clientCertPath'],
   serviceDiscovery: ['selector'],
