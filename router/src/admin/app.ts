@@ -54,7 +54,7 @@ export function createAdminApp(context: AdminContext): Hono {
     const allow = methodsFor(app, path);
     const needs = neededFor(method, path);
     const hint = needs === null ? '' : `; ${method} needs ${needs}`;
-    return c.json({ error: `This path takes ${allow}${hint}.` }, 405, { allow, 'x-turnout-error': 'bad_request' });
+    return c.json({ error: `This path takes ${allow}${hint}.` }, 405, { allow });
   });
   app.onError((error, c) => c.json({ error: error.message, code: 'internal_error' }, 500));
   return app;

@@ -90,7 +90,8 @@ test('each flag without effect is named in one line, and the router starts', asy
   const lines = again
     .output()
     .split('\n')
-    .filter((line) => line.includes('has no effect'));
+    .filter((line) => line.startsWith('turnout: ') && line.includes('has no effect'));
+  assert.match(again.output(), /"msg":"--tokenizer-path has no effect without a plugin that captures/);
   assert.deepEqual(
     lines.map((line) => line.split(' ').slice(0, 2).join(' ')),
     ['turnout: --eviction-interval-secs', 'turnout: --backend'],
