@@ -16,6 +16,8 @@ const LOOK_MS = 1_000;
 export class ControlBrackets implements ControlHook {
   readonly #table: EngineTable;
   readonly #held = new Set<SwapEngine>();
+  /** As the last pause or update began: what the engine named its weights, and `EngineLabel.realUpdates`. */
+  readonly #before = new WeakMap<SwapEngine, { readonly name: string | null; readonly realUpdates: number }>();
   #timer: NodeJS.Timeout | null = null;
 
   constructor(table: EngineTable) {
@@ -31,7 +33,7 @@ export class ControlBrackets implements ControlHook {
     for (const engine of workers.flatMap((worker) => this.#free(worker) ?? [])) {
       // Requests in flight get the new weights at a place that is not known.
       engine.breaks++;
-      engine.updates++;
+      if (engine.updates++ === 0) this.#begin(engine);
     }
   }
 
@@ -69,6 +71,7 @@ export class ControlBrackets implements ControlHook {
     const engine = this.#free(worker);
     if (engine === null) return;
     engine.isHeldByTrainer = true;
+    this.#begin(engine);
     engine.setInSwap(true);
     this.#held.add(engine);
     this.#table.loads(engine, 'paused');
@@ -89,17 +92,25 @@ export class ControlBrackets implements ControlHook {
     this.#timer = null;
   }
 
-  /** What the engine reports now is its snapshot. */
+  #begin(engine: SwapEngine): void {
+    const { newest, realUpdates } = this.#table.parts.labels.of(engine.worker);
+    this.#before.set(engine, { name: engine.isLabelled ? engine.snapshot : (newest?.name ?? null), realUpdates });
+  }
+
+  /** What the engine reports now is its snapshot; if its weights were updated and its name for them is that of before, they have no name. */
   async #read(engine: SwapEngine): Promise<void> {
     if (hasChanged(engine)) return;
+    const { labels, log } = this.#table.parts;
     if (engine.isHeldByTrainer) this.#table.loads(engine, 'loaded');
-    const name = await this.#table.parts.labels.nameOf(engine.worker);
-    if (name === null || name === UNSET || name === engine.snapshot) return;
-    engine.set.moved(engine, name);
-    this.#table.parts.log.info(
-      { worker: engine.url, snapshot: name },
-      'a trainer has replaced the weights of an engine',
-    );
+    const name = await labels.nameOf(engine.worker);
+    const before = this.#before.get(engine)!;
+    const isNamed = name !== null && name !== UNSET && name !== before.name;
+    if (!isNamed && labels.of(engine.worker).realUpdates === before.realUpdates) return;
+    if (isNamed && name === engine.snapshot) return;
+    if (isNamed) engine.set.moved(engine, name);
+    else engine.set.unnamed(engine, name);
+    const { url: worker, snapshot } = engine;
+    log.info({ worker, snapshot }, 'a trainer has replaced the weights of an engine');
     this.#table.changed(engine);
   }
 

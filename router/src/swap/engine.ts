@@ -97,18 +97,25 @@ export class SwapEngine implements EngineWeights {
     };
   }
 
+  /** The name that it has kept although a trainer has replaced its weights: it names no weights. null: there is none. */
+  get keptName(): string | null {
+    return this.set.ledger.keptNameOf(this.url);
+  }
+
   get name(): string {
-    return this.isLabelled ? (this.snapshot ?? '') : UNSET;
+    return this.isLabelled ? (this.snapshot ?? '') : (this.keptName ?? UNSET);
   }
 
   /** Only a name shows that it was not restarted while its process was not watched; not that it was started with these weights. */
   get isSure(): boolean {
     const isBoot = this.snapshot === this.set.options.baseIdentity;
-    return this.phase === 'serving' && !this.isDoubted && (this.isLabelled || isBoot || this.watch?.isOpen === true);
+    if (this.phase !== 'serving' || this.isDoubted || this.updates > 0) return false;
+    return this.isLabelled || isBoot || this.watch?.isOpen === true;
   }
 
   fits(name: string | null, stale: string | null): boolean {
-    return this.isLabelled ? name === this.snapshot : name === null || name === UNSET || name === stale;
+    if (this.isLabelled) return name === this.snapshot;
+    return name === null || name === UNSET || name === stale || name === this.keptName;
   }
 
   setInSwap(isInSwap: boolean): void {
@@ -146,6 +153,7 @@ export class SwapEngine implements EngineWeights {
   /** It is another process, or its weights were replaced past the router. */
   forget(): void {
     this.snapshot = null;
+    this.set.ledger.noteKeptName(this.url, null);
     this.kind = null;
     this.breaks++;
   }

@@ -122,6 +122,16 @@ export class Ledger {
     this.#state.set(`${this.#key}|boot|${url}`, path);
   }
 
+  /** See `SwapEngine.keptName`. */
+  keptNameOf(url: string): string | null {
+    return this.#state.get(`${this.#key}|kept|${url}`) ?? null;
+  }
+
+  noteKeptName(url: string, name: string | null): void {
+    if (name !== null) this.#state.set(`${this.#key}|kept|${url}`, name);
+    else if (this.keptNameOf(url) !== null) this.#state.delete(`${this.#key}|kept|${url}`);
+  }
+
   latest(count: number): LedgerEntry[] {
     return this.#entries.slice(-count).toReversed();
   }

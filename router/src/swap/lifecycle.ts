@@ -167,7 +167,9 @@ export class Lifecycle implements WeightJudge {
   /** Without a name for its weights, an engine has kept them if it is the same process, or if it was started with them. */
   async #hasKept(engine: SwapEngine): Promise<boolean> {
     if (engine.isLabelled || engine.snapshot === engine.set.options.baseIdentity) return true;
-    return engine.isSameProcess(this.#table.timeoutMs);
+    const isSame = await engine.isSameProcess(this.#table.timeoutMs);
+    // Of an engine that does not name its start, weights without a name stay unknown.
+    return isSame || (engine.snapshot === null && engine.startedAt === null);
   }
 
   #forget(engine: SwapEngine): void {
@@ -202,12 +204,13 @@ export class Lifecycle implements WeightJudge {
       await engine.isSameProcess(this.#table.timeoutMs);
       signal.throwIfAborted();
       if (isServing(engine)) break;
+      const { wanted } = set.ledger;
       const swap = await set.bring(engine, version);
       if (swap === null) {
         const wasPaused = await untilResumed(engine, this.#table, pause);
         signal.throwIfAborted();
         // A swap that began meanwhile has left this engine out: it is brought in anew.
-        const isBehind = (set.ledger.wanted?.identity ?? engine.snapshot) !== engine.snapshot;
+        const isBehind = set.ledger.wanted !== wanted;
         if (!wasPaused && !isBehind && !isServing(engine)) this.serve(engine);
       } else {
         engine.phase = 'warming';

@@ -2,7 +2,7 @@ import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { SwapSignal } from './deployment-list.ts';
 import { EngineSwap, type LoadableSnapshot, type SwapOrder } from './engine-swap.ts';
-import { identityOf } from '../engines/weight-label.ts';
+import { UNSET, identityOf } from '../engines/weight-label.ts';
 import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
 import { mustDrain } from './load-calls.ts';
@@ -262,8 +262,16 @@ export class WorkerSet {
       (isUndone ? before : wanted?.identity) ?? (engine.isLabelled ? holds : (this.#majority() ?? holds));
     // Half-written weights have the version of before.
     const isWhole = interrupted === null && leftAt === null && engine.phase !== 'quarantined';
+    const name = version ?? UNSET;
+    // It was not restarted, unless it was started with this name.
+    if (isWhole && name === engine.keptName && (name !== UNSET || wanted === null)) {
+      this.unnamed(engine, name);
+      engine.error = null;
+      return null;
+    }
     if (isWhole && holds === identity) {
       engine.snapshot = identity;
+      this.ledger.noteKeptName(engine.url, null);
       engine.error = null;
       if (wanted !== null) engine.namespaces.apply(wanted);
       return null;
@@ -353,6 +361,14 @@ export class WorkerSet {
     this.loaded(engine, { identity, path: null });
   }
 
+  /** A trainer has replaced the engine's weights past `/swap` without a new name for them. @param name what the engine reports */
+  unnamed(engine: SwapEngine, name: string | null): void {
+    engine.snapshot = null;
+    engine.isLabelled = false;
+    this.ledger.noteKeptName(engine.url, name ?? UNSET);
+    engine.breaks++;
+  }
+
   #entryOf(identity: string): LedgerEntry | null {
     return this.#running?.identity === identity ? this.#running : this.ledger.find(identity);
   }
@@ -360,6 +376,7 @@ export class WorkerSet {
   /** An engine has loaded weights. */
   loaded(engine: SwapEngine, { identity }: LoadableSnapshot): void {
     engine.snapshot = identity;
+    this.ledger.noteKeptName(engine.url, null);
     const entry = this.#entryOf(identity);
     if (entry === null) return;
     if (!entry.hasLoaded) {

@@ -24,6 +24,8 @@ export class EngineLabel {
   newest: Label | null = null;
   /** Starts and ends of updates that the router has seen, and restarts. */
   updates = 0;
+  /** Ended updates that were not refused: each may have changed the weights. */
+  realUpdates = 0;
   readonly #read: () => Promise<string | null>;
   readonly #onNamed: (name: string, stale: string | null) => void;
   #updating = 0;
@@ -92,6 +94,7 @@ export class EngineLabel {
   /** @param isReal false: the engine refused the update and kept its weights */
   updateEnded(isReal: boolean): void {
     this.updates++;
+    if (isReal) this.realUpdates++;
     this.#updating--;
     if (this.#unproven === null) return;
     this.#unproven.isReal ||= isReal;
