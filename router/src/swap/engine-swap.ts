@@ -20,6 +20,8 @@ export interface LoadableSnapshot {
   readonly identity: string;
   /** Where the engine finds them; '': it knows by itself; null: nowhere, a trainer sent them. */
   readonly path: string | null;
+  /** The whole weights under it, if it is an adapter; null: there are none known. */
+  readonly under: LoadableSnapshot | null;
 }
 
 export interface SwapOrder {
@@ -139,9 +141,11 @@ export class EngineSwap {
         break;
       case 'ready':
         this.#beginUpdate();
+        engine.whole = null;
         this.#readyNow.resolve();
         break;
       case 'holds':
+        if (this.order.mover === 'trainer' && effect.what === 'target') engine.whole = target.identity;
         table.holds(engine, effect.what === 'target' ? target : previous!);
         break;
       case 'quarantine':
@@ -178,17 +182,21 @@ export class EngineSwap {
   }
 
   async #load(weights: WeightCalls, snapshot: LoadableSnapshot): Promise<[CallResult, string]> {
-    const { calls, setsLabel, changesModels } = await loadCalls(this.#engine, weights, snapshot);
+    const engine = this.#engine;
+    const steps = await loadCalls(engine, weights, snapshot);
+    if (steps === null) return ['refused', 'where the whole weights under the adapter are is not known'];
+    const { calls, setsLabel, changesModels } = steps;
     let said: [CallResult, string] = ['ok', ''];
     let isFirst = true;
-    for (const call of calls) {
+    for (const { whole, ...call } of calls) {
       said = await this.#send('load', call);
+      if (whole !== null && said[0] !== 'refused') engine.whole = said[0] === 'ok' ? whole : null;
       // After the first call something has changed.
       if (said[0] === 'refused' && !isFirst) said[0] = 'failed';
       if (said[0] !== 'ok') break;
       isFirst = false;
     }
-    if (changesModels) await this.#table.parts.watch.models.read([...this.#engine.ranks]);
+    if (changesModels) await this.#table.parts.watch.models.read([...engine.ranks]);
     const [result, detail] = said;
     if (result !== 'ok' || detail !== '' || !setsLabel) return said;
     const version = await this.#version();

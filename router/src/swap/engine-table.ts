@@ -134,13 +134,14 @@ export class EngineTable implements WeightSource {
 
   /** The engine now has these weights, and does not generate with them yet. */
   holds(engine: SwapEngine, snapshot: LoadableSnapshot): void {
-    engine.set.loaded(engine, snapshot);
+    engine.set.loaded(engine, snapshot.identity);
     this.changed(engine);
   }
 
   /** The engine's weights are not known: its streams end. @param hasDied it is, or will be, another process */
   lost(engine: SwapEngine, hasDied: boolean): void {
     engine.snapshot = null;
+    engine.whole = null;
     // A request may have come to it with the belief of before.
     engine.breaks++;
     // Its last worker may have left the fleet during the swap.

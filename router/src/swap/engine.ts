@@ -39,6 +39,8 @@ export class SwapEngine implements EngineWeights {
   phase: EnginePhase = 'registered';
   /** The identity of its weights; null: not known. */
   snapshot: string | null = null;
+  /** The identity of its whole weights: the snapshot, or what is under an adapter; null: not known. */
+  whole: string | null = null;
   /** Whether the engine reports the snapshot as its weight version, so that a restart can be told from it. */
   isLabelled = false;
   breaks = 0;
@@ -153,6 +155,7 @@ export class SwapEngine implements EngineWeights {
   /** It is another process, or its weights were replaced past the router. */
   forget(): void {
     this.snapshot = null;
+    this.whole = null;
     this.set.ledger.noteKeptName(this.url, null);
     this.kind = null;
     this.breaks++;

@@ -26,6 +26,11 @@ const entry = z.object({
   endedAt: z.number().nullable(),
   /** An engine has loaded the weights. */
   hasLoaded: z.boolean(),
+  /**
+   * The identity of the whole weights of an engine that has the snapshot. Before one has loaded it: the whole weights of before, which stay under an
+   * adapter. Not known of older swaps.
+   */
+  whole: z.string().optional(),
   isUndone: z.boolean(),
   namespace: z.string(),
   resetAllSeq: z.int(),
@@ -136,7 +141,10 @@ export class Ledger {
     return this.#entries.slice(-count).toReversed();
   }
 
-  add(order: Pick<LedgerEntry, 'identity' | 'path' | 'transition' | 'reset' | 'mover'>, nowMs: number): LedgerEntry {
+  add(
+    order: Pick<LedgerEntry, 'identity' | 'path' | 'transition' | 'reset' | 'mover' | 'whole'>,
+    nowMs: number,
+  ): LedgerEntry {
     const seq = ++this.#lastSeq;
     // The reset of a swap that no engine has loaded has not happened.
     const before: NamespaceStep = this.current ?? { seq: 0, namespace: '', resetAllSeq: 0 };

@@ -291,6 +291,7 @@ async function untilResumed(
     for (const worker of engine.ranks) table.parts.fleet.setReason(worker, 'paused', why !== null);
   };
   engine.snapshot = null;
+  engine.whole = null;
   setPaused(found.why);
   table.parts.log.error({ worker: engine.url, resume: found.command, detail: found.why }, 'engine found paused');
   const isBroughtIn = (): boolean => engine.isBusy || engine.phase !== 'registered';

@@ -13,28 +13,48 @@ const isAdapter = async (directory: string): Promise<boolean> =>
 /** Whether the engine has an adapter of a weight swap: engines list their adapters. */
 export const hasAdapter = ({ models }: Worker): boolean => models?.has(SWAPPED_ADAPTER) === true;
 
+/** The identity of the whole weights of an engine that has a snapshot: the snapshot itself, or what is under an adapter. null: not known. */
+export const wholeOf = async ({ identity, path, under }: LoadableSnapshot): Promise<string | null> =>
+  path !== null && (await isAdapter(path)) ? (under?.identity ?? null) : identity;
+
+export interface LoadCall extends WeightCall {
+  /** The identity of the whole weights that the engine has afterwards; null: those of before. */
+  readonly whole: string | null;
+}
+
 export interface LoadCalls {
   /** In this order; the next one only after the one before has succeeded. */
-  readonly calls: readonly WeightCall[];
+  readonly calls: readonly LoadCall[];
   /** The last call sets the weight version too, to the identity. */
   readonly setsLabel: boolean;
   /** Afterwards the engine lists other models. */
   readonly changesModels: boolean;
 }
 
-/** The calls that take an engine to a snapshot: whole weights, or an adapter beside the weights that it has. */
+/**
+ * The calls that take an engine to a snapshot: whole weights, or an adapter beside whole weights, which are loaded first if the engine does not have
+ * them for sure.
+ *
+ * @returns null: where the whole weights are is not known
+ */
 export async function loadCalls(
-  { kind, worker }: SwapEngine,
+  { kind, worker, whole }: SwapEngine,
   weights: WeightCalls,
-  { identity, path }: LoadableSnapshot,
-): Promise<LoadCalls> {
+  snapshot: LoadableSnapshot,
+): Promise<LoadCalls | null> {
   const adapters = adapterCalls(kind);
   const had = hasAdapter(worker);
-  if (await isAdapter(path!))
-    return { calls: adapters.replace(SWAPPED_ADAPTER, path!, had), setsLabel: false, changesModels: true };
-  const load = weights.load(path!, identity);
-  const calls = had ? [adapters.unload(SWAPPED_ADAPTER), load] : [load];
-  return { calls, setsLabel: weights.labelsWithLoad, changesModels: had };
+  const toWhole = ({ path, identity }: LoadableSnapshot): LoadCall[] => {
+    const load = { ...weights.load(path!, identity), whole: identity };
+    return had ? [{ ...adapters.unload(SWAPPED_ADAPTER), whole: null }, load] : [load];
+  };
+  const { path, under } = snapshot;
+  if (!(await isAdapter(path!)))
+    return { calls: toWhole(snapshot), setsLabel: weights.labelsWithLoad, changesModels: had };
+  const hasWhole = whole !== null && whole === under?.identity;
+  if (!hasWhole && under?.path == null) return null;
+  const replace = adapters.replace(SWAPPED_ADAPTER, path!, had && hasWhole).map((call) => ({ ...call, whole: null }));
+  return { calls: hasWhole ? replace : [...toWhole(under!), ...replace], setsLabel: false, changesModels: true };
 }
 
 /** Whether requests in flight must end before the engine is paused: it unloads the adapter that they use. */

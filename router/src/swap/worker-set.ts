@@ -5,7 +5,7 @@ import { EngineSwap, type LoadableSnapshot, type SwapOrder } from './engine-swap
 import { UNSET, identityOf } from '../engines/weight-label.ts';
 import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
-import { mustDrain } from './load-calls.ts';
+import { mustDrain, wholeOf } from './load-calls.ts';
 import type { Ledger, LedgerEntry } from './ledger.ts';
 import { type SwapState, type Transition, phasesOf } from './plan.ts';
 
@@ -22,6 +22,8 @@ const ASK_TIMEOUT_MS = 10_000;
 type Order = SwapSignal & {
   readonly transition: Transition;
   readonly mover: SwapState['mover'];
+  /** The whole weights under it, if it is an adapter. Left out: those of the fleet. */
+  readonly whole?: string;
   /** It takes the engines back to what they had before an undone swap. */
   readonly undoes?: true;
 };
@@ -141,18 +143,25 @@ export class WorkerSet {
     return this.ledger.before(entry)?.identity ?? this.options.baseIdentity;
   }
 
+  /** The whole weights of engines that have the snapshot of a swap. @param entry null: none was loaded */
+  #wholeOf(entry: LedgerEntry | null): string {
+    return entry === null ? this.options.baseIdentity : (entry.whole ?? entry.identity);
+  }
+
   #orderToUndo(entry: LedgerEntry): Order {
-    const { transition } = entry;
-    return { identity: this.#identityBefore(entry), reset: 'all', transition, mover: 'router', undoes: true };
+    const identity = this.#identityBefore(entry);
+    const whole = this.#wholeOf(this.ledger.before(entry));
+    return { identity, whole, reset: 'all', transition: entry.transition, mover: 'router', undoes: true };
   }
 
   /** Whether there is nothing to do. */
   #isAt(identity: string): boolean {
     const engines = [...this.engines.values()];
+    const { current } = this.ledger;
     return (
       engines.length > 0 &&
-      (this.ledger.current?.identity ?? this.options.baseIdentity) === identity &&
-      engines.every((each) => isAt(each, identity))
+      (current?.identity ?? this.options.baseIdentity) === identity &&
+      engines.every((each) => isAt(each, identity, this.#wholeOf(current)))
     );
   }
 
@@ -161,12 +170,14 @@ export class WorkerSet {
     return this.ledger.find(identity)?.hasLoaded === true;
   }
 
-  /** Where an engine of the set finds these weights. */
-  snapshot(identity: string, engine: SwapEngine): LoadableSnapshot {
+  /** Where an engine of the set finds these weights. @param whole what is under them, if they are an adapter. Left out: as the ledger has it */
+  snapshot(identity: string, engine: SwapEngine, whole?: string | null): LoadableSnapshot {
     const entry = this.ledger.find(identity);
     // A trainer may have stored what it sent.
     const path = entry?.path ?? this.pathOf(identity);
-    return { identity, path: path === '' ? engine.bootPath : path };
+    const below = whole === undefined ? this.#wholeOf(entry) : whole;
+    const under = below === null || below === identity ? null : this.snapshot(below, engine, null);
+    return { identity, path: path === '' ? engine.bootPath : path, under };
   }
 
   /** Where engines find a snapshot; '' for the weights that they were started with. */
@@ -177,10 +188,10 @@ export class WorkerSet {
 
   async #run(order: Order): Promise<void> {
     const { log, live } = this.#table.parts;
-    const { identity, transition, reset, mover } = order;
+    const { identity, transition, reset, mover, whole = this.#wholeOf(this.ledger.current) } = order;
     const path = mover === 'trainer' ? null : (order.path ?? this.pathOf(identity));
     const beganMs = performance.now();
-    const entry = this.ledger.add({ identity, path, transition, reset, mover }, Date.now());
+    const entry = this.ledger.add({ identity, path, transition, reset, mover, whole }, Date.now());
     this.#running = entry;
     this.#isUndoing = order.undoes === true;
     this.#begun = Promise.withResolvers();
@@ -191,7 +202,7 @@ export class WorkerSet {
     for (const engine of this.engines.values()) {
       // One that is not known yet loads when it is.
       if (engine.phase === 'registered' && engine.pausedBecause === null) continue;
-      if (mover === 'router' && isAt(engine, identity)) engine.error = null;
+      if (mover === 'router' && isAt(engine, identity, whole)) engine.error = null;
       else engines.push(engine);
     }
     const lanes = (mover === 'router' && live.current.swapConcurrency) || engines.length;
@@ -222,7 +233,7 @@ export class WorkerSet {
   }
 
   #swap(engine: SwapEngine, entry: LedgerEntry, { transition, mover }: Order): Promise<void> {
-    const previous = engine.snapshot === null ? null : this.snapshot(engine.snapshot, engine);
+    const previous = engine.snapshot === null ? null : this.snapshot(engine.snapshot, engine, engine.whole);
     const target = this.snapshot(entry.identity, engine);
     const swap = this.#start(engine, {
       transition,
@@ -269,23 +280,28 @@ export class WorkerSet {
       engine.error = null;
       return null;
     }
+    const target = this.snapshot(identity, engine);
     if (isWhole && holds === identity) {
       engine.snapshot = identity;
+      engine.whole = await wholeOf(target);
       this.ledger.noteKeptName(engine.url, null);
       engine.error = null;
       if (wanted !== null) engine.namespaces.apply(wanted);
       return null;
     }
     const hasLoaded = interrupted === null ? leftAt === 'label' || leftAt === 'resume' : interrupted.mover === 'router';
+    const hasTarget = hasLoaded && !isUndone && holds === identity;
+    const isKnown = isWhole && version !== null && name !== engine.keptName;
+    engine.whole = hasTarget || isKnown ? await wholeOf(this.snapshot(holds, engine)) : null;
     return this.#start(engine, {
       transition: 'async',
       drains: false,
       mover: isUndone ? 'router' : (interrupted?.mover ?? 'router'),
-      target: this.snapshot(identity, engine),
+      target,
       // Only an engine that took part in an interrupted swap may go back to what the fleet had before it.
       previous: before === null ? null : this.snapshot(before, engine),
       weights: 'unknown',
-      hasTarget: hasLoaded && !isUndone && holds === identity,
+      hasTarget,
     });
   }
 
@@ -354,17 +370,26 @@ export class WorkerSet {
   moved(engine: SwapEngine, identity: string): void {
     const { last } = this.ledger;
     if (last === null || last.identity !== identity || last.mover !== 'trainer') {
-      const entry = { identity, path: null, transition: 'async', reset: 'all', mover: 'trainer' } as const;
+      const entry = {
+        identity,
+        path: null,
+        transition: 'async',
+        reset: 'all',
+        mover: 'trainer',
+        whole: identity,
+      } as const;
       this.ledger.add(entry, Date.now()).endedAt = Date.now();
     }
     engine.isLabelled = true;
-    this.loaded(engine, { identity, path: null });
+    engine.whole = identity;
+    this.loaded(engine, identity);
   }
 
   /** A trainer has replaced the engine's weights past `/swap` without a new name for them. @param name what the engine reports */
   unnamed(engine: SwapEngine, name: string | null): void {
     engine.snapshot = null;
     engine.isLabelled = false;
+    engine.whole = null;
     this.ledger.noteKeptName(engine.url, name ?? UNSET);
     engine.breaks++;
   }
@@ -374,18 +399,20 @@ export class WorkerSet {
   }
 
   /** An engine has loaded weights. */
-  loaded(engine: SwapEngine, { identity }: LoadableSnapshot): void {
+  loaded(engine: SwapEngine, identity: string): void {
     engine.snapshot = identity;
     this.ledger.noteKeptName(engine.url, null);
     const entry = this.#entryOf(identity);
     if (entry === null) return;
     if (!entry.hasLoaded) {
       entry.hasLoaded = true;
+      if (engine.whole === identity) entry.whole = identity;
       this.ledger.save(entry);
     }
     engine.namespaces.apply(entry);
   }
 }
 
-const isAt = (engine: SwapEngine, identity: string): boolean =>
-  engine.snapshot === identity && engine.phase === 'serving';
+/** @param whole what is under the snapshot, if it is an adapter */
+const isAt = (engine: SwapEngine, identity: string, whole: string): boolean =>
+  engine.snapshot === identity && engine.phase === 'serving' && (engine.whole === identity || engine.whole === whole);
