@@ -77,6 +77,22 @@ test('an engine with unknown weights stays paused and out of routing', () => {
   }
 });
 
+test('an undone swap of a trainer ends also at an engine that has nothing to go back to', () => {
+  const undoneAt = (previous: string | null): { words: string[]; stage: string } => {
+    let state = planned(
+      { ...order, mover: 'trainer', previous, weights: previous === null ? 'unknown' : 'previous' },
+      0,
+    );
+    for (const event of [{ kind: 'began' }, { kind: 'answered', result: 'ok', detail: '' }] as const)
+      ({ state } = next(state, event, 0));
+    equal(state.stage, 'load');
+    const undone = next(state, { kind: 'undo' }, 0);
+    return { words: undone.effects.map(wordOf), stage: undone.state.stage };
+  };
+  deepEqual(undoneAt('old'), { words: ['load previous'], stage: 'load' });
+  deepEqual(undoneAt(null), { words: ['quarantine', 'open', 'over'], stage: 'error' });
+});
+
 test('a label that the engine does not take changes nothing', () => {
   const { words, end } = play({}, { 'label target': ['failed', 'failed', 'failed'] });
   equal(words.filter((word) => word === 'label target').length, 3);

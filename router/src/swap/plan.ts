@@ -120,11 +120,10 @@ export function next(state: SwapState, event: SwapEvent, nowMs: number): Step {
     if (stage === 'gate' || stage === 'drain')
       return state.weights === 'unknown' ? quarantine('undone') : end({ error: 'undone' }, { kind: 'open' });
     if (stage === 'pause') return go('pause', { isUndone: true });
-    // What the trainer has sent so far is replaced.
-    const isMoving = stage === 'load' && state.mover === 'trainer' && state.previous !== null;
-    if (isMoving && !state.isRollingBack)
-      return go('load', { error: 'undone', isRollingBack: true }, call('load', 'previous'));
-    return same;
+    if (stage !== 'load' || !isTrainers) return same;
+    // What the trainer has sent so far is replaced, where the engine has something to go back to.
+    if (state.previous === null) return quarantine('undone');
+    return go('load', { error: 'undone', isRollingBack: true }, call('load', 'previous'));
   }
   if (event.kind === 'began') {
     if (stage !== 'gate') return same;

@@ -114,6 +114,23 @@ test('a trainer that gives up: the engines load what they had', async (t) => {
   equal((await send(t, router.url, post('/v1/completions', short))).status, 200);
 });
 
+test('a trainer that gives up: an engine whose weights are not known loads those of the fleet', async (t) => {
+  const engines = await startSims(t, ['vllm', 'vllm']);
+  const { swap, post: call, router, status, untilOver } = await startSwapScene(t, engines);
+  await swap('step-1');
+  const { faults } = engines[1]!.core;
+  faults.add('/collective_rpc', 'fail_half', 50);
+  await swap('step-2');
+  await until('it is quarantined', async () => (await status()).workers.some(({ state }) => state === 'quarantined'));
+  equal((await call('/swap/begin', { identity: 'step-3' })).status, 200);
+  faults.forget();
+  await fetch(`${router.url}/swap`, { method: 'DELETE' });
+  const { workers, running } = await untilOver();
+  equal(running, null);
+  for (const { state, snapshot } of workers) deepEqual([state, snapshot], ['serving', 'step-2']);
+  for (const { core } of engines) deepEqual([core.modelPath, core.paused], ['/snapshots/step-2', false]);
+});
+
 async function startBare(t: TestContext, kind: 'vllm' | 'sglang') {
   const engines = await startSims(t, [kind, kind]);
   const scene = await startSwapScene(t, engines, { policy: 'round_robin' });
