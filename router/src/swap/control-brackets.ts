@@ -40,7 +40,10 @@ export class ControlBrackets implements ControlHook {
   async after(path: string, done: readonly Worker[], failed: readonly Worker[]): Promise<void> {
     const control = controlOf(path);
     if (control?.pauses === 'generation') for (const engine of this.#heldOf(failed)) this.#end(engine);
-    if (control?.resumes === 'generation') for (const engine of this.#heldOf(done)) this.#end(engine);
+    if (control?.resumes === 'generation') {
+      for (const engine of this.#heldOf(done)) this.#end(engine);
+      await Promise.all(this.#heldOf(failed).map((engine) => this.#endUnreachable(engine, () => true)));
+    }
     if (control?.changesVersion !== true) return;
     // An update without a pause. One that failed may have changed the weights, too.
     const updated = [...done, ...failed].flatMap((worker) => this.#free(worker) ?? []);
@@ -92,6 +95,15 @@ export class ControlBrackets implements ControlHook {
     this.#timer = null;
   }
 
+  /** An engine that has died or does not answer must not hold up the others: it is brought in anew. @returns whether it is over there */
+  async #endUnreachable(engine: SwapEngine, isGone: (error: NodeJS.ErrnoException) => boolean): Promise<boolean> {
+    const isOver = await engine.learn(this.#table.timeoutMs).then(() => false, isGone);
+    if (!isOver || !this.#held.has(engine)) return isOver;
+    this.#table.lifecycle.restarted(engine.worker);
+    this.#end(engine);
+    return true;
+  }
+
   #begin(engine: SwapEngine): void {
     const { newest, realUpdates } = this.#table.parts.labels.of(engine.worker);
     this.#before.set(engine, { name: engine.isLabelled ? engine.snapshot : (newest?.name ?? null), realUpdates });
@@ -118,6 +130,7 @@ export class ControlBrackets implements ControlHook {
     await Promise.all(
       Array.from(this.#held, async (engine) => {
         if (hasChanged(engine)) return this.#end(engine);
+        if (await this.#endUnreachable(engine, ({ code }) => code === 'ECONNREFUSED')) return;
         const ask = engine.worker.asker(this.#table.timeoutMs);
         const { isPaused, mayBePaused } = await engines[engine.kind!].readSigns(ask);
         if (isPaused === true || mayBePaused || (isPaused === null && engine.kind === 'vllm')) return;

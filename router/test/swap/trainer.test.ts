@@ -345,6 +345,29 @@ test('a worker that leaves under a bare pause holds up no later swap', async (t)
   equal(stays!.core.modelPath, '/snapshots/step-1');
 });
 
+for (const kind of ['vllm', 'sglang'] as const) {
+  for (const how of ['through the router', 'past it'] as const) {
+    test(`${kind}: an engine that dies under a bare pause holds up no swap after a resume ${how}`, async (t) => {
+      const [stays, dies, joins] = await startSims(t, [kind, kind, kind]);
+      const { router, post: call, status } = await startSwapScene(t, [stays!, dies!]);
+      const { pause, resume, body } = bare[kind];
+      await call(pause, body);
+      await dies!.kill();
+      if (how === 'past it') await direct(stays!, resume);
+      else equal((await call(resume)).status, 207);
+      equal((await call('/swap', { identity: 'step-1' })).status, 202);
+      await until('it is swapped', async () => stays!.core.modelPath === '/snapshots/step-1' && !stays!.core.paused);
+      await until('the swap is over', async () => (await status()).running === null);
+      await fetch(`${router.url}/add_worker?url=${joins!.url}`, { method: 'POST' });
+      const stateOf = async (url: string) => (await status()).workers.find((worker) => worker.url === url)?.state;
+      await until('another one has joined', async () => (await stateOf(joins!.url)) === 'serving');
+      equal(joins!.core.modelPath, '/snapshots/step-1');
+      equal(await stateOf(dies!.url), 'registered');
+      equal((await call('/swap/begin', { identity: 'step-2' })).status, 207);
+    });
+  }
+}
+
 test('an engine that is another process under a bare pause says nothing of the weights of the fleet', async (t) => {
   const engines = await startSims(t, ['sglang', 'sglang']);
   const fast = { disableHealthCheck: false, healthCheckIntervalSecs: 0.02, healthFailureThreshold: 1 };
