@@ -4,10 +4,22 @@ import { UNSET } from '../engines/weight-label.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { ControlHook } from '../forward/control/fan-out.ts';
 import type { EngineTable } from './engine-table.ts';
-import type { SwapEngine } from './engine.ts';
+import type { EnginePhase, SwapEngine } from './engine.ts';
 
 /** How often paused engines are asked whether they run again: their trainer may resume them past the router. */
 const LOOK_MS = 1_000;
+
+/** What a pause or an update has begun with at an engine, and what came since. */
+interface Before {
+  /** What the engine named its weights. */
+  readonly name: string | null;
+  /** See `EngineLabel`. */
+  readonly realUpdates: number;
+  /** A call has replaced weights. */
+  hasReplaced: boolean;
+  /** A call has failed that may change weights. */
+  hasFailed: boolean;
+}
 
 /**
  * A pause and a resume that a trainer sends through the router, without `/swap/begin`: requests wait in the router between them, and the
@@ -16,8 +28,8 @@ const LOOK_MS = 1_000;
 export class ControlBrackets implements ControlHook {
   readonly #table: EngineTable;
   readonly #held = new Set<SwapEngine>();
-  /** As the last pause or update began: what the engine named its weights, and `EngineLabel.realUpdates`. */
-  readonly #before = new WeakMap<SwapEngine, { readonly name: string | null; readonly realUpdates: number }>();
+  /** Of the last pause or update. */
+  readonly #before = new WeakMap<SwapEngine, Before>();
   #timer: NodeJS.Timeout | null = null;
 
   constructor(table: EngineTable) {
@@ -45,6 +57,8 @@ export class ControlBrackets implements ControlHook {
       await Promise.all(this.#heldOf(failed).map((engine) => this.#endUnreachable(engine, () => true)));
     }
     if (control?.changesVersion !== true) return;
+    for (const engine of this.#heldOf(done)) this.#before.get(engine)!.hasReplaced ||= control.flushes === true;
+    for (const engine of this.#heldOf(failed)) this.#before.get(engine)!.hasFailed = true;
     // An update without a pause. One that failed may have changed the weights, too.
     const updated = [...done, ...failed].flatMap((worker) => this.#free(worker) ?? []);
     await Promise.all(updated.map((engine) => this.#read(engine)));
@@ -59,10 +73,10 @@ export class ControlBrackets implements ControlHook {
   }
 
   /** The engine, unless a swap of the router is at work there or it is held already. */
-  #free(worker: Worker): SwapEngine | null {
+  #free(worker: Worker, phases: readonly EnginePhase[] = ['serving']): SwapEngine | null {
     const engine = this.#table.find(worker);
     if (engine === undefined || engine.isHeldByTrainer || engine.swap?.isRunning === true) return null;
-    return engine.phase === 'serving' ? engine : null;
+    return phases.includes(engine.phase) ? engine : null;
   }
 
   #heldOf(workers: readonly Worker[]): SwapEngine[] {
@@ -71,7 +85,7 @@ export class ControlBrackets implements ControlHook {
   }
 
   #hold(worker: Worker): void {
-    const engine = this.#free(worker);
+    const engine = this.#free(worker, ['serving', 'quarantined']);
     if (engine === null) return;
     engine.isHeldByTrainer = true;
     this.#begin(engine);
@@ -88,6 +102,7 @@ export class ControlBrackets implements ControlHook {
     this.#table.loads(engine, 'over');
     engine.isHeldByTrainer = false;
     engine.setInSwap(false);
+    if (engine.phase === 'quarantined' && engine.snapshot !== null) this.#table.lifecycle.readmit(engine);
     this.#table.parts.gate.open(engine.url);
     if ([...this.#held].every(({ set }) => set !== engine.set)) engine.set.release();
     if (this.#held.size > 0 || this.#timer === null) return;
@@ -106,7 +121,8 @@ export class ControlBrackets implements ControlHook {
 
   #begin(engine: SwapEngine): void {
     const { newest, realUpdates } = this.#table.parts.labels.of(engine.worker);
-    this.#before.set(engine, { name: engine.isLabelled ? engine.snapshot : (newest?.name ?? null), realUpdates });
+    const name = (engine.isLabelled ? engine.snapshot : null) ?? newest?.name ?? null;
+    this.#before.set(engine, { name, realUpdates, hasReplaced: false, hasFailed: false });
   }
 
   /** What the engine reports now is its snapshot; if its weights were updated and its name for them is that of before, they have no name. */
@@ -119,6 +135,8 @@ export class ControlBrackets implements ControlHook {
     const isNamed = name !== null && name !== UNSET && name !== before.name;
     if (!isNamed && labels.of(engine.worker).realUpdates === before.realUpdates) return;
     if (isNamed && name === engine.snapshot) return;
+    // Weights that may be half written are known again when all of them were replaced.
+    if (engine.phase === 'quarantined' && (!isNamed || !before.hasReplaced || before.hasFailed)) return;
     if (isNamed) engine.set.moved(engine, name);
     else engine.set.unnamed(engine, name);
     const { url: worker, snapshot } = engine;
@@ -142,4 +160,5 @@ export class ControlBrackets implements ControlHook {
 }
 
 /** Whether the engine has left the fleet or was restarted: the trainer's pause is over then. */
-const hasChanged = ({ ranks, phase }: SwapEngine): boolean => ranks.size === 0 || phase !== 'serving';
+const hasChanged = ({ ranks, phase }: SwapEngine): boolean =>
+  ranks.size === 0 || (phase !== 'serving' && phase !== 'quarantined');

@@ -82,6 +82,13 @@ export class Lifecycle implements WeightJudge {
     }
   }
 
+  /** A trainer has replaced all weights of a quarantined engine. */
+  readmit(engine: SwapEngine): void {
+    engine.error = null;
+    engine.isDoubted = false;
+    this.serve(engine);
+  }
+
   restarted(worker: Worker): void {
     const engine = this.#table.find(worker);
     if (engine === undefined) return;
@@ -206,6 +213,7 @@ export class Lifecycle implements WeightJudge {
       if (isServing(engine)) break;
       const { wanted } = set.ledger;
       const swap = await set.bring(engine, version);
+      if (swap === 'held') continue;
       if (swap === null) {
         const wasPaused = await untilResumed(engine, this.#table, pause);
         signal.throwIfAborted();

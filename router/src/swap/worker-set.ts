@@ -256,9 +256,9 @@ export class WorkerSet {
 
   /**
    * An engine has joined or returned. @param version what it reports
-   * @returns how it gets the snapshot of the fleet; null: it has it
+   * @returns how it gets the snapshot of the fleet; null: it has it; `held`: a trainer has paused it meanwhile
    */
-  async bring(engine: SwapEngine, version: string | null): Promise<EngineSwap | null> {
+  async bring(engine: SwapEngine, version: string | null): Promise<EngineSwap | 'held' | null> {
     const { baseIdentity } = this.options;
     const holds = identityOf(version, baseIdentity);
     await this.#findBootPath(engine, holds);
@@ -292,7 +292,9 @@ export class WorkerSet {
     const hasLoaded = interrupted === null ? leftAt === 'label' || leftAt === 'resume' : interrupted.mover === 'router';
     const hasTarget = hasLoaded && !isUndone && holds === identity;
     const isKnown = isWhole && version !== null && name !== engine.keptName;
-    engine.whole = hasTarget || isKnown ? await wholeOf(this.snapshot(holds, engine)) : null;
+    const whole = hasTarget || isKnown ? await wholeOf(this.snapshot(holds, engine)) : null;
+    if (engine.isHeldByTrainer) return 'held';
+    engine.whole = whole;
     return this.#start(engine, {
       transition: 'async',
       drains: false,

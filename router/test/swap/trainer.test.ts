@@ -368,6 +368,46 @@ for (const kind of ['vllm', 'sglang'] as const) {
   }
 }
 
+for (const isHalf of [false, true]) {
+  const why = isHalf ? 'has half-written weights' : 'cannot load the snapshot of the fleet';
+  test(`an engine that ${why} serves again after a complete update under a bare pause`, async (t) => {
+    const engines = await startSims(t, ['sglang', 'sglang']);
+    const { router, post: call, status } = await startSwapScene(t, engines);
+    const { pause, resume, body } = bare.sglang;
+    const step = async (...calls: [path: string, body: object][]): Promise<void> => {
+      await call(pause, body);
+      for (const [path, update] of calls) await call(path, { ...update, flush_cache: false });
+      await call(resume);
+    };
+    const snapshots = async () =>
+      (await status()).workers.map(({ state, snapshot }) => (state === 'serving' ? snapshot : state)).toSorted();
+    await step([TENSORS, { weight_version: '5' }]);
+    deepEqual(await snapshots(), ['5', '5']);
+    const { faults } = engines[1]!.core;
+    faults.add('/update_weights_from_disk', isHalf ? 'fail_half' : 'pretend', Infinity);
+    await call('/swap', { identity: 'disk-6' });
+    await until('it is quarantined', async () => (await snapshots()).includes('quarantined'));
+    await until('the swap is over', async () => (await status()).running === null);
+
+    const stillOut = ['disk-6', 'quarantined'];
+    await step();
+    deepEqual(await snapshots(), stillOut, 'no update');
+    faults.add(TENSORS, 'fail_half');
+    await step([TENSORS, { weight_version: '7' }], ['/update_weight_version', { new_version: '7' }]);
+    deepEqual(await snapshots(), ['7', 'quarantined'], 'an update that failed there');
+    await step(['/update_weight_version', { new_version: '8', abort_all_requests: false }]);
+    deepEqual((await snapshots())[1], 'quarantined', 'a name only');
+    equal((await send(t, router.url, post('/v1/completions', short))).status, 200);
+
+    await step([TENSORS, { weight_version: '9' }]);
+    deepEqual(await snapshots(), ['9', '9']);
+    equal(router.fleet.eligible.length, 2);
+    await step([TENSORS, { weight_version: '10' }]);
+    deepEqual(await snapshots(), ['10', '10']);
+    equal(router.fleet.eligible.length, 2);
+  });
+}
+
 test('an engine that is another process under a bare pause says nothing of the weights of the fleet', async (t) => {
   const engines = await startSims(t, ['sglang', 'sglang']);
   const fast = { disableHealthCheck: false, healthCheckIntervalSecs: 0.02, healthFailureThreshold: 1 };
