@@ -91,6 +91,12 @@ export class EngineTable implements WeightSource {
     return set.ledger.find(identity)?.seq ?? (identity === set.options.baseIdentity ? 0 : -1);
   }
 
+  /** How many snapshots of the worker's deployment were loaded since one, up to another. Swaps that failed everywhere do not count. */
+  snapshotsBetween(worker: Worker, from: string, to: string): number {
+    const set = this.find(worker)?.set;
+    return set === undefined ? 0 : set.ledger.loadedBetween(from, to, set.options.baseIdentity);
+  }
+
   /** undefined: no deployment has the worker. */
   find({ engineUrl }: Worker): SwapEngine | undefined {
     return this.#engines.get(engineUrl);

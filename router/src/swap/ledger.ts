@@ -102,6 +102,21 @@ export class Ledger {
     return this.#entries.findLast((each) => each.identity === identity) ?? null;
   }
 
+  /** How many snapshots engines have loaded since one, up to another; 0 also where the ledger does not have one of them. */
+  loadedBetween(from: string, to: string, baseIdentity: string): number {
+    let loaded = 0;
+    let afterTo = -1;
+    // A return to an earlier snapshot counts: the newest swap to each. Lags are short, so the walk is.
+    for (let i = this.#entries.length - 1; i >= 0; i--) {
+      const { identity, hasLoaded } = this.#entries[i]!;
+      if (!hasLoaded) continue;
+      if (identity === to && afterTo < 0) afterTo = loaded;
+      if (identity === from) return afterTo < 0 ? 0 : loaded - afterTo;
+      loaded++;
+    }
+    return from === baseIdentity && afterTo >= 0 ? loaded - afterTo : 0;
+  }
+
   /** The newest swap before this one whose weights an engine has loaded. */
   before({ seq }: LedgerEntry): LedgerEntry | null {
     return this.#entries.findLast((each) => each.hasLoaded && each.seq < seq) ?? null;

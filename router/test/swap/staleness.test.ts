@@ -32,6 +32,28 @@ test('a request that wants a later snapshot gets 409, or waits for the swap that
   assert.equal(router.pipeline.inFlight.size, 0);
 });
 
+test('a swap that no engine could load is no snapshot that a session lags behind', async (t) => {
+  const { post, swap, engines, router } = await startSwapScene(t, ['sglang'], {}, { maxWeightStaleness: 1 });
+  const turn = async (): Promise<number> => {
+    const response = await post('/v1/completions', body, { 'x-session-id': 'long' });
+    await response.body!.cancel();
+    return response.status;
+  };
+  await swap('v1');
+  assert.equal(await turn(), 200);
+  for (const identity of ['v2', 'v3']) {
+    engines[0]!.core.faults.add('/update_weights_from_disk', 'fail_before');
+    await post('/swap', { identity });
+    const ended = async (): Promise<boolean> =>
+      (await (await fetch(`${router.url}/swap`)).text()).includes('"running":null');
+    await until('the swap is over', ended);
+  }
+  await swap('v4');
+  assert.equal(await turn(), 200, 'one snapshot since its begin');
+  await swap('v5');
+  assert.equal(await turn(), 409);
+});
+
 test('a session that began too many snapshots ago gets 409, and its lag is a metric', async (t) => {
   const { post, swap, router } = await startSwapScene(t, ['vllm'], {}, { maxWeightStaleness: 1 });
   const turn = async (session: string): Promise<string> => {

@@ -20,6 +20,8 @@ function scene(options: Partial<StalenessParts['options']> = {}) {
     targetOf: (worker) => targets.get(worker) ?? null,
     onChange: (listener) => (changed = listener),
     positionOf: (_, identity) => LEDGER.indexOf(identity),
+    snapshotsBetween: (_, from, to) =>
+      LEDGER.includes(from) ? Math.max(0, LEDGER.indexOf(to) - LEDGER.indexOf(from)) : 0,
   };
   const staleness = new Staleness({
     snapshots,

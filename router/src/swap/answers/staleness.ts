@@ -10,7 +10,7 @@ const MIN_SNAPSHOT = 'x-turnout-min-snapshot';
 const IDENTITY = /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/;
 
 export interface StalenessParts {
-  readonly snapshots: Pick<EngineTable, 'of' | 'targetOf' | 'positionOf' | 'onChange'>;
+  readonly snapshots: Pick<EngineTable, 'of' | 'targetOf' | 'positionOf' | 'snapshotsBetween' | 'onChange'>;
   /** `maxSnapshots`: how many snapshots a session may lag behind; undefined: any number. */
   readonly options: {
     readonly maxSnapshots: number | undefined;
@@ -122,8 +122,7 @@ export class Staleness {
   #lagOf({ worker, snapshot: began }: Start): number {
     const { snapshots } = this.#parts;
     const now = snapshots.of(worker);
-    const from = snapshots.positionOf(worker, began);
-    return now === null || from < 0 ? 0 : Math.max(0, snapshots.positionOf(worker, now) - from);
+    return now === null ? 0 : snapshots.snapshotsBetween(worker, began, now);
   }
 }
 
