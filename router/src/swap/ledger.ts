@@ -36,6 +36,17 @@ const entry = z.object({
   resetAllSeq: z.int(),
 });
 
+/** Where the ledger began, or was cleared: what engines have from then on stays known. */
+const start = z.object({
+  /** The number of the last swap that was forgotten; 0: none was. */
+  seq: z.int(),
+  /** Of the last one that was loaded. Left out: engines have the weights that they were started with. */
+  identity: z.string().optional(),
+  whole: z.string().optional(),
+  namespace: z.string(),
+  resetAllSeq: z.int(),
+});
+
 export type EngineRecord = z.output<typeof engine>;
 
 /** A swap in the ledger. It changes in place as it goes on. */
@@ -56,6 +67,7 @@ export class Ledger {
   readonly #state: StateMap;
   readonly #key: string;
   readonly #entries: LedgerEntry[] = [];
+  #start: z.output<typeof start> = { seq: 0, namespace: '', resetAllSeq: 0 };
   #lastSeq = 0;
 
   constructor(state: StateMap, key: string) {
@@ -77,7 +89,14 @@ export class Ledger {
         if (read.success) engines.set(url, read.data);
       }
     }
-    this.#lastSeq = this.last?.seq ?? Number(state.get(`${key}|cleared`) ?? 0);
+    const cleared = start.safeParse(parseJson(state.get(`${key}|cleared`) ?? ''));
+    if (cleared.success) this.#start = cleared.data;
+    this.#lastSeq = this.last?.seq ?? this.#start.seq;
+  }
+
+  /** Before the first swap since then was loaded, this holds. */
+  get start(): Readonly<z.output<typeof start>> {
+    return this.#start;
   }
 
   get last(): LedgerEntry | null {
@@ -162,7 +181,7 @@ export class Ledger {
   ): LedgerEntry {
     const seq = ++this.#lastSeq;
     // The reset of a swap that no engine has loaded has not happened.
-    const before: NamespaceStep = this.current ?? { seq: 0, namespace: '', resetAllSeq: 0 };
+    const before: NamespaceStep = this.current ?? this.#start;
     const added: LedgerEntry = {
       ...order,
       seq,
@@ -195,9 +214,11 @@ export class Ledger {
     this.#state.set(`${this.#nameOf(changed)}|${url}`, JSON.stringify(record));
   }
 
-  /** Forgets the swaps. Their numbers are not used again. */
+  /** Forgets the swaps. Their numbers are not used again, and prompt caches keep their namespace. */
   clear(): void {
-    this.#state.set(`${this.#key}|cleared`, String(this.#lastSeq));
+    const { identity, whole, namespace, resetAllSeq } = this.current ?? this.#start;
+    this.#start = { seq: this.#lastSeq, identity, whole, namespace, resetAllSeq };
+    this.#state.set(`${this.#key}|cleared`, JSON.stringify(this.#start));
     for (const each of this.#entries) {
       this.#forgetEngines(each);
       this.#state.delete(this.#nameOf(each));

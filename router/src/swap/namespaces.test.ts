@@ -72,6 +72,19 @@ test('the reset of a swap that no engine has loaded has not happened', () => {
   equal(engine.of('old'), '');
 });
 
+test('after the ledger was cleared a reset of none leaves the namespace, also in the next router', () => {
+  const state = memoryStore().open('swaps');
+  const order = { identity: 'a', path: '/a', transition: 'async', reset: 'all', mover: 'router' } as const;
+  const ledger = new Ledger(state, 'all');
+  ledger.add(order, 1).hasLoaded = true;
+  ledger.clear();
+  const none = { ...order, identity: 'b', reset: 'none' } as const;
+  const { namespace, resetAllSeq } = new Ledger(state, 'all').add(none, 2);
+  deepEqual([namespace, resetAllSeq], ['a#1', 1]);
+  ledger.clear();
+  equal(ledger.add(none, 2).namespace, 'a#1', 'cleared twice');
+});
+
 test('the ledger survives, also with a line that is cut; its numbers are not used again', () => {
   const state = memoryStore().open('swaps');
   const order = { identity: 'a', path: '/a', transition: 'sync', reset: 'all', mover: 'router' } as const;

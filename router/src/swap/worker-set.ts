@@ -140,12 +140,14 @@ export class WorkerSet {
   }
 
   #identityBefore(entry: LedgerEntry): string {
-    return this.ledger.before(entry)?.identity ?? this.options.baseIdentity;
+    const { identity } = this.ledger.before(entry) ?? this.ledger.start;
+    return identity ?? this.options.baseIdentity;
   }
 
   /** The whole weights of engines that have the snapshot of a swap. @param entry null: none was loaded */
   #wholeOf(entry: LedgerEntry | null): string {
-    return entry === null ? this.options.baseIdentity : (entry.whole ?? entry.identity);
+    const { whole, identity } = entry ?? this.ledger.start;
+    return whole ?? identity ?? this.options.baseIdentity;
   }
 
   #orderToUndo(entry: LedgerEntry): Order {
@@ -278,6 +280,7 @@ export class WorkerSet {
     if (isWhole && name === engine.keptName && (name !== UNSET || wanted === null)) {
       this.unnamed(engine, name);
       engine.error = null;
+      engine.namespaces.apply(wanted ?? this.ledger.start);
       return null;
     }
     const target = this.snapshot(identity, engine);
@@ -286,7 +289,7 @@ export class WorkerSet {
       engine.whole = await wholeOf(target);
       this.ledger.noteKeptName(engine.url, null);
       engine.error = null;
-      if (wanted !== null) engine.namespaces.apply(wanted);
+      engine.namespaces.apply(wanted ?? this.ledger.start);
       return null;
     }
     const hasLoaded = interrupted === null ? leftAt === 'label' || leftAt === 'resume' : interrupted.mover === 'router';
@@ -405,7 +408,7 @@ export class WorkerSet {
     engine.snapshot = identity;
     this.ledger.noteKeptName(engine.url, null);
     const entry = this.#entryOf(identity);
-    if (entry === null) return;
+    if (entry === null) return engine.namespaces.apply(this.ledger.start);
     if (!entry.hasLoaded) {
       entry.hasLoaded = true;
       if (engine.whole === identity) entry.whole = identity;

@@ -56,6 +56,22 @@ for (const kind of ['vllm', 'sglang'] as const) {
   });
 }
 
+test('after the ledger was cleared no request finds what the weights of the start have cached', async (t) => {
+  const { post, swap, log, router } = await startSwapScene(t, ['sglang']);
+  const prompt = Array.from({ length: 64 }, (_, i) => 300 + i);
+  const ask = async () => {
+    await (await post('/v1/completions', { prompt, max_tokens: 1 })).text();
+    return log.at(-1)!;
+  };
+  await ask();
+  await swap('v1');
+  const { namespace } = await ask();
+  const cleared = await fetch(`${router.url}/v1/accounts/a/deployments/d/ledger`, { method: 'DELETE' });
+  assert.equal(cleared.status, 200);
+  await swap('v2', { reset: 'none' });
+  assert.equal((await ask()).namespace, namespace);
+});
+
 test('before the first reset, and without swaps, engines get no namespace', async (t) => {
   const { post, swap, log } = await startSwapScene(t, ['vllm']);
   const namespaces = async (): Promise<string> => {
