@@ -52,6 +52,7 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
     const error = deployments.signal(deployment, signal);
     if (error !== null) return refused(c, error);
     const { running, waiting } = deployment.set;
+    await deployment.set.flush();
     return c.json({ identity, state: waiting === identity ? 'queued' : running === null ? 'done' : 'started' }, 202);
   });
 

@@ -30,7 +30,7 @@ export interface SwapSignal {
   readonly reset: Reset;
   readonly transition?: Transition;
   /** Where the engines find it, if not where the deployment says. */
-  readonly path?: string;
+  readonly path?: string | undefined;
 }
 
 export interface WorkerStatus extends EngineStatus {

@@ -47,6 +47,15 @@ const start = z.object({
   resetAllSeq: z.int(),
 });
 
+const queued = z.object({
+  ...entry.pick({ identity: true, transition: true, reset: true, mover: true, whole: true }).shape,
+  path: z.string().optional(),
+  undoes: z.literal(true).optional(),
+});
+
+/** A signal that waits for the end of a swap. */
+export type QueuedSignal = z.output<typeof queued>;
+
 export type EngineRecord = z.output<typeof engine>;
 
 /** A swap in the ledger. It changes in place as it goes on. */
@@ -169,6 +178,17 @@ export class Ledger {
   noteKeptName(url: string, name: string | null): void {
     if (name !== null) this.#state.set(`${this.#key}|kept|${url}`, name);
     else if (this.keptNameOf(url) !== null) this.#state.delete(`${this.#key}|kept|${url}`);
+  }
+
+  /** The signal that waits; null: none does. */
+  get queued(): QueuedSignal | null {
+    return queued.safeParse(parseJson(this.#state.get(`${this.#key}|queued`) ?? '')).data ?? null;
+  }
+
+  saveQueued(signal: QueuedSignal | null): void {
+    const name = `${this.#key}|queued`;
+    if (signal !== null) this.#state.set(name, JSON.stringify(signal));
+    else if (this.#state.get(name) !== undefined) this.#state.delete(name);
   }
 
   latest(count: number): LedgerEntry[] {

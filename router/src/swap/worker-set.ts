@@ -23,9 +23,9 @@ type Order = SwapSignal & {
   readonly transition: Transition;
   readonly mover: SwapState['mover'];
   /** The whole weights under it, if it is an adapter. Left out: those of the fleet. */
-  readonly whole?: string;
+  readonly whole?: string | undefined;
   /** It takes the engines back to what they had before an undone swap. */
-  readonly undoes?: true;
+  readonly undoes?: true | undefined;
 };
 
 /** Workers with the same weights: one swap at a time, whatever the number of deployments that are served by them. */
@@ -62,7 +62,8 @@ export class WorkerSet {
     this.#left = ledger.unfinished();
     // Of a trainer's swap only the trainer knows the weights; of an undone swap some engines may have loaded the target.
     if (last?.endedAt === null && (last.mover === 'trainer' || last.isUndone)) this.#running = last;
-    if (last?.endedAt === null && last.isUndone) this.#waiting = this.#orderToUndo(last);
+    this.#waiting = ledger.queued;
+    if (last?.endedAt === null && last.isUndone) this.#waiting ??= this.#orderToUndo(last);
     this.#begun.resolve();
   }
 
@@ -104,10 +105,18 @@ export class WorkerSet {
   }
 
   signal(order: Order): RouterError | null {
+    const error = this.#take(order);
+    this.ledger.saveQueued(this.#waiting);
+    return error;
+  }
+
+  #take(order: Order): RouterError | null {
     const running = this.#running;
     // Clients repeat a signal whose answer they did not get.
     const isRunning = running !== null && !running.isUndone && running.identity === order.identity;
     if (isRunning && this.#waiting === null) return null;
+    // One that an earlier router has left.
+    if (running === null && !this.isHeld) this.#waiting = null;
     if (running === null && order.mover === 'router' && this.#isAt(order.identity)) return null;
     if (running === null && !this.isHeld) this.#runs = this.#run(order);
     else {
@@ -127,15 +136,16 @@ export class WorkerSet {
     // Set before the engines' swaps are undone: that may end the swap of the set, which starts the queued one.
     // Clients repeat it when they did not get the response: to undo that would load the undone snapshot again.
     this.#waiting = running === null || this.#isUndoing ? null : this.#orderToUndo(running);
-    if (running === null || running.isUndone || this.#isUndoing) return;
+    this.ledger.saveQueued(this.#waiting);
+    if (running === null || running.isUndone || this.#isUndoing) return this.flush();
     running.isUndone = true;
     this.ledger.save(running);
     for (const { swap } of this.engines.values()) if (swap?.order.target.identity === running.identity) swap.undo();
-    await this.#flush();
+    await this.flush();
   }
 
-  /** Resolves when what was written to the ledger outlives the process. */
-  #flush(): Promise<void> {
+  /** Resolves when what was signalled outlives the process. */
+  flush(): Promise<void> {
     return this.#table.parts.state.flush();
   }
 
@@ -199,7 +209,7 @@ export class WorkerSet {
     this.#begun = Promise.withResolvers();
     log.info({ snapshot: identity, transition, reset, engines: this.engines.size }, 'weight swap started');
     // The intention must outlive the router before an engine is paused.
-    await this.#flush();
+    await this.flush();
     const engines: SwapEngine[] = [];
     for (const engine of this.engines.values()) {
       // One that is not known yet loads when it is.
@@ -230,8 +240,9 @@ export class WorkerSet {
 
   #runWaiting(): void {
     const waiting = this.#waiting;
+    if (waiting === null) return;
     this.#waiting = null;
-    if (waiting !== null) this.signal(waiting);
+    this.signal(waiting);
   }
 
   #swap(engine: SwapEngine, entry: LedgerEntry, { transition, mover }: Order): Promise<void> {
@@ -313,20 +324,22 @@ export class WorkerSet {
   /** Begins what `bring` returned. That it is at work there must outlive the router before the engine is paused. */
   async begin(engine: SwapEngine, swap: EngineSwap): Promise<void> {
     this.noted(engine, swap);
-    await this.#flush();
+    await this.flush();
     swap.begin();
   }
 
   /** An engine was brought in, or has left: a swap that an earlier router left is over with the last one. */
   brought(): void {
     const entry = this.#interrupted;
-    if (entry === null || entry.endedAt !== null) return;
-    if ([...this.engines.values()].some(({ phase }) => phase === 'registered' || phase === 'warming')) return;
-    entry.endedAt = Date.now();
-    this.ledger.save(entry);
-    if (this.#running !== entry) return;
-    this.#running = null;
-    this.#runWaiting();
+    const phases = new Set(Array.from(this.engines.values(), ({ phase }) => phase));
+    const isOver = !phases.has('registered') && !phases.has('warming');
+    if (entry !== null && entry.endedAt === null && isOver) {
+      entry.endedAt = Date.now();
+      this.ledger.save(entry);
+      if (this.#running === entry) this.#running = null;
+    }
+    // One that an earlier router has left.
+    if (this.#running === null && !this.isHeld && phases.has('serving') && !phases.has('warming')) this.#runWaiting();
   }
 
   /** Engines that report a path report that of the last load: the first one counts. */

@@ -269,6 +269,39 @@ for (const kind of ['vllm', 'sglang'] as const) {
     equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
   });
 
+  test(`${kind}: a queued swap outlives a router that is killed, and a newer signal replaces it`, async (t) => {
+    const engines = await startSims(t, [kind, kind], { weightLoadMs: 10_000 });
+    const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t)];
+    const urls = engines.map(({ url }) => url);
+    const killedWith = async (identities: readonly string[]): Promise<string> => {
+      const { url, child } = await startRouterProcess(t, urls, options);
+      const scene = await sceneOf({ url } as never, engines);
+      for (const identity of identities) equal((await scene.post('/swap', { identity })).status, 202);
+      equal((await scene.status()).waiting, identities.at(-1));
+      child.kill('SIGKILL');
+      await once(child, 'close');
+      return identities.at(-1)!;
+    };
+    const queued = await killedWith(['step-1', 'step-2', 'step-3']);
+    const { url, child } = await startRouterProcess(t, urls, options);
+    const again = await sceneOf({ url } as never, engines, ['serving', 'serving']);
+    await until('the queued one has run', async () => (await again.untilOver()).snapshot === queued);
+    for (const { core } of engines) deepEqual([core.modelPath, core.paused], [`/snapshots/${queued}`, false]);
+    deepEqual(
+      (await again.status()).swaps.map(({ identity }) => identity),
+      ['step-3', 'step-1'],
+    );
+    child.kill('SIGKILL');
+    await once(child, 'close');
+
+    await killedWith(['step-4', 'step-5']);
+    const last = await startRouterProcess(t, urls, options);
+    const scene = await sceneOf({ url: last.url } as never, engines, ['warming', 'warming']);
+    equal((await scene.post('/swap', { identity: 'step-6' })).status, 202);
+    equal((await scene.untilOver()).snapshot, 'step-6');
+    equal((await scene.status()).waiting, null);
+  });
+
   test(`${kind}: a router that is killed while it brings in one engine and started again goes on with that`, async (t) => {
     const sims = { timeScale: 1, weightLoadMs: 400 };
     const [stays, leaves] = await startSims(t, [kind, kind], sims);

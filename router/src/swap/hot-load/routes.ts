@@ -81,10 +81,12 @@ export class HotLoadRoutes {
   }
 
   /** Answers at once: the swap takes as long as the engines need to load. */
-  #signal(c: Context, deployment: Deployment, { identity, reset }: HotLoadSignal): Response {
+  async #signal(c: Context, deployment: Deployment, { identity, reset }: HotLoadSignal): Promise<Response> {
     this.#builds.drop(deployment);
     const error = this.#parts.deployments.signal(deployment, this.#orderOf(deployment, { identity, reset }));
-    return error === null ? c.json({ identity }) : refuse(c, error.status as RefusalStatus, error.message);
+    if (error !== null) return refuse(c, error.status as RefusalStatus, error.message);
+    await deployment.set.flush();
+    return c.json({ identity });
   }
 
   /** Stock engines load complete snapshots only: the operator's command makes one, then it is signalled. */
