@@ -259,6 +259,10 @@ export class Sampling {
       const engineStatus = code === null ? status : 0;
       return { ...failure(text, { isRetryable, isUsers, engineStatus }), isQueueFull: code === 'too_many_requests' };
     }
+    // A swap came while it was sampled, or what its engine had is not known: the next try tells whether the weights can still be had.
+    const sampledBy = headers.get('x-turnout-snapshot') ?? 'unknown';
+    if (source.snapshot !== null && sampledBy !== source.snapshot)
+      return failure(othersThan(source.snapshot, sampledBy), { isRetryable: true });
     const { count, topPrompt, topSampled, wantsPromptLogprobs } = sample;
     // The thread takes what it is given.
     const prompt = wantsPromptLogprobs ? Buffer.from(sample.prompt) : NOTHING;
@@ -273,6 +277,9 @@ export class Sampling {
     return failure(answer.problem, { isRetryable: answer.isAborted, isUsers: answer.isUsers === true });
   }
 }
+
+const othersThan = (snapshot: string, sampledBy: string): string =>
+  `The weights that sampled this are not those of the sampling session (${sampledBy}, not ${snapshot}).`;
 
 /** In slices: a batch has many copies of its prompt. */
 const joined = async (parts: readonly Buffer[]): Promise<Buffer> =>

@@ -2,7 +2,9 @@ import { deepEqual, equal, match, notDeepEqual } from 'node:assert/strict';
 import { mkdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until } from '../harness/within.ts';
 import { asked, startTinkerScene } from './scene.ts';
 
 /** Checkpoints on a disk that the router and engines share. */
@@ -96,6 +98,31 @@ for (const kind of ['vllm', 'sglang'] as const) {
     const { error, category } = await client.sample(asked(first, 9, greedy));
     equal(category, 'user');
     match(error!, /other weights now \(model_1\.full_2-\w+, not model_1\.full_1-\w+\): create a sampling session/);
+  });
+}
+
+for (const kind of ['vllm', 'sglang'] as const) {
+  test(`${kind}: a sample during which other full weights were loaded is no sample of the sampling session`, async (t) => {
+    const { option, save } = checkpoints(t);
+    save('full_1', 'model.safetensors');
+    save('full_2', 'model.safetensors');
+    const records: FinishedRecord[] = [];
+    const { client, engines } = await startTinkerScene(
+      t,
+      [kind],
+      { ...option, swapSnapshots: '/snapshots/{identity}' },
+      { timeScale: 0.3, onFinished: (record) => void records.push(record) },
+    );
+    const first = await client.samplingSession({ model_path: 'tinker://model_1/full_1' });
+    await client.sample(asked(first, 0));
+    const long = asked(first, 1, { sampling_params: { max_tokens: 600, temperature: 0, stop: [] } });
+    const { request_id: id } = await client.get('/asample', long);
+    await until('the engine samples', () => engines[0]!.stats().running === 1);
+    await client.samplingSession({ model_path: 'tinker://model_1/full_2' });
+    const { error, sequences } = await client.result(id);
+    equal(records.at(-1)!.weightVersions.length, 2, 'the engine has sampled with both');
+    equal(sequences, undefined);
+    match(String(error), /other weights now \(model_1\.full_2-\w+, not model_1\.full_1-\w+\)/);
   });
 }
 
