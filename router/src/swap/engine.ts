@@ -24,7 +24,7 @@ export interface EngineStatus {
   readonly snapshot: string | null;
   /** The snapshot that the last swap wants for it; null: there was no swap. */
   readonly target: string | null;
-  /** gate, drain, pause, load, label, resume, done or error. */
+  /** pending, gate, drain, pause, load, label, resume, done or error. */
   readonly stage: string;
   readonly error: string | null;
 }
@@ -85,16 +85,21 @@ export class SwapEngine implements EngineWeights {
 
   get status(): EngineStatus {
     const { phase, pausedBecause, snapshot } = this;
+    const { running } = this.set;
     const state = this.swap?.state ?? null;
     const isOver = state === null || state.stage === 'done' || state.stage === 'error';
     const isStuck = state?.stage === 'resume' && state.failures >= RESUME_TRIES;
     const during = state?.stage === 'drain' ? 'draining' : phase === 'serving' ? 'swapping' : 'warming';
     const after = pausedBecause !== null ? 'paused' : phase === 'serving' && this.error !== null ? 'error' : phase;
+    const target = isOver ? (running?.identity ?? state?.target ?? null) : state.target;
+    // The end of its last swap says nothing of the one that runs, which has not come to this engine.
+    const isBefore = isOver && running !== null && !running.engines.has(this.url);
+    const stage = !isBefore ? (state?.stage ?? 'done') : snapshot === target ? 'done' : 'pending';
     return {
       state: isStuck ? 'error' : this.isHeldByTrainer ? 'swapping' : isOver ? after : during,
       snapshot,
-      target: isOver ? (this.set.running?.identity ?? state?.target ?? null) : state.target,
-      stage: isStuck ? 'error' : this.isHeldByTrainer ? 'load' : (state?.stage ?? 'done'),
+      target,
+      stage: isStuck ? 'error' : this.isHeldByTrainer ? 'load' : stage,
       error: (isOver ? pausedBecause : null) ?? this.error ?? state?.error ?? state?.warning ?? null,
     };
   }

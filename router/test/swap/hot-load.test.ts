@@ -119,6 +119,26 @@ test('the first replica is the least ready one', async (t) => {
   await client.untilReady('v1');
 });
 
+test('an engine whose turn has not come has not failed the swap, whatever became of the one before', async (t) => {
+  const engines = await startSims(t, ['vllm', 'vllm'], { weightLoadMs: 3_000 });
+  const workerUrls = engines.map(({ url }) => url);
+  const router = await startTestRouter(t, { workerUrls, swapSnapshots: '/snapshots/{identity}', swapConcurrency: 1 });
+  const client = new HotLoader(router.url);
+  await until('all engines serve', async () => (await client.replicas()).every(({ readiness }) => readiness));
+  engines[1]!.core.faults.add('/collective_rpc', 'fail_before');
+  await client.signal({ identity: 'v1' });
+  await client.untilFailed('v1');
+  await client.signal({ identity: 'v2' });
+  const seen = new Set<string>();
+  await until('all engines have v2', async () => {
+    const replicas = await client.replicas();
+    for (const { loading_state: loading } of replicas)
+      seen.add(`${loading.stage} ${loading.target_snapshot_identity ?? ''}`);
+    return replicas.every(({ readiness, current_snapshot_identity: current }) => readiness && current === 'v2');
+  });
+  ok(seen.has('pending v2') && !seen.has('error v2'), [...seen].join(', '));
+});
+
 test('what a signal may not have is refused in the form that clients match', async (t) => {
   const { client } = await start(t);
   for (const [body, message] of [
