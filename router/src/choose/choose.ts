@@ -150,17 +150,34 @@ export class Chooser {
     if (able.length === 0) return this.#severalModels === null ? null : unknownModel(x, this.#severalModels);
     const policy = this.#table.for(x);
     const gate = this.gate?.isActive === true && !x.readsState ? this.gate : null;
+    const pairs = x.roles?.length === 2 ? this.gate : null;
     // A session that has a home stays there, and waits.
     left.gated = gate === null || hasHome(x, policy) ? able : gate.openOf(x, able);
+    const matching = pairs?.matching(left.gated) ?? [];
+    if (matching.length > 0) left.gated = matching;
     left.open = this.#isScarce(x) ? this.#full!.withRoom(x, left.gated) : left.gated;
     if (left.open.length === 0) return this.#full!.hold(x);
     left.asked = this.#slowStart?.isActive === true ? withoutSpared(x, left.open, this.#slowStart) : left.open;
     x.placer = policy;
-    const choice = policy.choose(x, left.asked);
+    const choice = pairs === null ? policy.choose(x, left.asked) : this.#choosePair(x, policy, pairs);
     if (!('legs' in choice)) return choice;
-    const closed = gate?.admit(x, choice) ?? null;
+    const closed = (pairs ?? gate)?.admit(x, choice) ?? null;
     if (closed === null) this.#begin(x, choice, policy);
     return closed ?? choice;
+  }
+
+  /** The engines of a pair must have the same weights. If no two have, the gate says what becomes of the request. */
+  #choosePair(x: PlacedRequest, policy: Policy, pairs: SwapGate): Placement | Hold | RouterError {
+    const { gated, open, asked } = this.#left;
+    const able = [asked, open].map((workers) => pairs.matching(workers)).find(({ length }) => length > 0);
+    if (able === undefined && open.length < gated.length && pairs.matching(gated).length > 0)
+      return this.#full!.hold(x);
+    const choice = policy.choose(x, able ?? asked);
+    if (able === undefined || 'hold' in choice) return choice;
+    // The session stays at its decode engine.
+    const decode = choice.legs.at(-1)!.worker;
+    const left = pairs.matching(able, decode);
+    return choice.legs.every(({ worker }) => left.includes(worker)) ? choice : policy.choose(x, left);
   }
 
   /** The placement is in flight from here on. */

@@ -96,6 +96,8 @@ export interface SwapGate extends Placer {
   readonly isActive: boolean;
   /** The open ones, for a request that any of them may serve; all if those that are open cannot serve it. */
   openOf(x: PlacedRequest, workers: readonly Worker[]): readonly Worker[];
+  /** Of workers for pairs, those whose weights one of the other role has too. @param to the worker that is to be the other one; left out: any */
+  matching(workers: readonly Worker[], to?: Worker): readonly Worker[];
   /** What becomes of a request with this placement; null: it may go on. */
   admit(x: PlacedRequest, placement: Placement): Hold | RouterError | null;
 }

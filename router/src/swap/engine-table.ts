@@ -36,6 +36,7 @@ export class EngineTable implements WeightSource {
     this.idle = new Idle(fleet);
     this.lifecycle = new Lifecycle(this);
     labels.judge = this.lifecycle;
+    gate.snapshotOf = (worker) => this.of(worker);
     const map = state.open('swaps');
     for (const { snapshots, workers, 'base-identity': baseIdentity } of deployments) {
       const key = keyOf(workers);

@@ -1,7 +1,7 @@
 import type { Hold, SwapGate } from '../choose/policy.ts';
 import type { HoldQueue } from '../choose/hold-queue.ts';
 import { usable } from '../choose/usable-workers.ts';
-import { type Placement, REASONS, type Worker } from '../fleet/worker.ts';
+import { type Placement, REASONS, type Role, type Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { PlacedRequest, StateKey } from '../placed-request.ts';
 
@@ -24,6 +24,8 @@ export class Gate implements SwapGate {
   /** Requests that were answered with 425. */
   refused = 0;
   isShut = true;
+  /** The identity of the worker's weights; null: not known. */
+  snapshotOf: (worker: Worker) => string | null = () => null;
   readonly #queue: HoldQueue;
   readonly #options: GateOptions;
   /** By `engineUrl`. */
@@ -69,31 +71,44 @@ export class Gate implements SwapGate {
     return open.length > 0 ? open : workers;
   }
 
+  matching(workers: readonly Worker[], to?: Worker): readonly Worker[] {
+    const held: Record<Role, Set<string | null>> = { regular: new Set(), prefill: new Set(), decode: new Set() };
+    for (const other of to === undefined ? workers : [to]) held[other.role].add(this.snapshotOf(other));
+    return workers.filter((worker) => {
+      const others = held[worker.role === 'prefill' ? 'decode' : 'prefill'];
+      const own = this.snapshotOf(worker);
+      return worker === to || others.has(own) || others.has(null) || (own === null && others.size > 0);
+    });
+  }
+
+  #haveSame(a: Worker, b: Worker): boolean {
+    const [of, and] = [this.snapshotOf(a), this.snapshotOf(b)];
+    return of === and || of === null || and === null;
+  }
+
   admit(x: PlacedRequest, { legs }: Placement): Hold | RouterError | null {
     // A plugin may have named a worker that no policy gets.
     if (legs.some(({ worker }) => (worker.reasons & (REASONS.version | REASONS.paused)) !== 0)) return this.#refuse();
     const closed = legs.map(({ worker }) => this.#closed.get(worker.engineUrl)).filter((how) => how !== undefined);
-    if (closed.length === 0) return null;
+    const doMatch = legs.every(({ worker }) => this.#haveSame(worker, legs[0]!.worker));
+    if (closed.length === 0 && doMatch) return null;
     const maxMs = waitOf(x, this.#options);
     if (typeof maxMs !== 'number') return maxMs;
     const wasHeld = x.state(this.#held) !== null;
-    if (closed.includes('refuse') || maxMs === 0 || (wasHeld && x.isOverdue)) return this.#refuse();
+    if (closed.includes('refuse') || maxMs === 0 || (wasHeld && x.isOverdue)) return this.#refuse(doMatch);
     x.setState(this.#held, true);
     x.heldBy(this, !wasHeld);
     return { hold: 'weight_swap', maxMs };
   }
 
-  #refuse(): RouterError {
+  #refuse(doMatch = true): RouterError {
     this.refused++;
-    return notReady();
+    const why = doMatch
+      ? 'The model is hot loading: the weights of the worker are being replaced.'
+      : 'No prefill engine has the same weights as a decode engine.';
+    return new RouterError('model_not_ready', `${why} Retry with the same session key.`);
   }
 }
-
-const notReady = (): RouterError =>
-  new RouterError(
-    'model_not_ready',
-    'The model is hot loading: the weights of the worker are being replaced. Retry with the same session key.',
-  );
 
 /** How long the client lets its request wait. */
 function waitOf(x: PlacedRequest, { waitMs }: GateOptions): number | RouterError {

@@ -128,3 +128,23 @@ test('a new session of a tenant has the new namespace, also if another tenant ha
   swap('v2', 'new_session');
   deepEqual([namespaceOf('one'), namespaceOf('two')], ['', 'v2#1']);
 });
+
+test('of a pair the namespaces of both engines count: each keeps the prompt under the one key of the request', () => {
+  const [prefill, decode] = [scene(), scene()];
+  const [workers, thread] = [
+    { prefill: {}, decode: {} },
+    { run: (_call: string, _body: Buffer, _kind: null, namespace: string) => namespace },
+  ];
+  const find = (worker: object) => ({ namespaces: (worker === workers.prefill ? prefill : decode).engine });
+  const { requestBody } = cacheNamespace({ find } as never, thread as never);
+  const legs = [{ worker: workers.prefill }, { worker: workers.decode }];
+  const namespaceOf = (): unknown =>
+    requestBody!({ placement: { legs }, head: { get: () => '' } } as never, Buffer.alloc(0), workers.decode as never);
+  decode.swap('v1', 'all');
+  const before = namespaceOf();
+  prefill.swap('v1', 'all');
+  const after = namespaceOf();
+  prefill.swap('v2', 'all');
+  equal(after, 'v1#1');
+  equal(new Set([before, after, namespaceOf()]).size, 3);
+});

@@ -67,11 +67,13 @@ export const cacheNamespace = (engines: EngineTable, thread: BodyThread): Plugin
   name: 'prompt-cache-namespace',
   appliesTo: ({ isGeneration }) => isGeneration,
   requestBody(x, body, worker) {
-    const engine = engines.find(worker);
-    const session = headerKeyText(x.head.get(SESSION_HEADER) ?? '');
+    const named = headerKeyText(x.head.get(SESSION_HEADER) ?? '');
     // Two tenants may have sessions of one name.
-    const namespace = engine?.namespaces.of(session === '' ? '' : tenantKey(x.tenant, session)) ?? '';
+    const session = named === '' ? '' : tenantKey(x.tenant, named);
+    // Of a pair both engines keep the prompt, under the one key of the request.
+    const workers = x.placement?.legs.map((leg) => leg.worker) ?? [worker];
+    const namespaces = new Set(workers.map((each) => engines.find(each)?.namespaces.of(session) ?? ''));
     // No other plugin keeps a large body.
-    return thread.run('withNamespace', body, engine?.kind ?? null, namespace);
+    return thread.run('withNamespace', body, engines.find(worker)?.kind ?? null, [...namespaces].join(' '));
   },
 });

@@ -1,7 +1,7 @@
 import { generate } from '../../engines/dialects/generate.ts';
 import { inference } from '../../engines/dialects/inference.ts';
 import type { Exchange, ResponseObserver } from '../../exchange.ts';
-import type { LoadStage } from '../../weights/engine-weights.ts';
+import type { EngineWeights, LoadStage } from '../../weights/engine-weights.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import type { ExchangeView, StateKey } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
@@ -75,9 +75,11 @@ export class PolicyVersion {
     };
     x.setState(this.#followed, followed);
     if (followed.by !== null) this.#open.delete(followed.by);
-    const weights = this.#snapshots.weightsOf(worker);
     // A request that was placed before the check of its engine began may get to another process.
-    followed.by = new SampledBy(worker, weights?.isSure === true ? weights : null);
+    followed.by = new SampledBy(
+      worker,
+      this.#weightsOf(x, worker, ({ isSure }) => isSure),
+    );
     this.#open.set(followed.by, followed);
     return body;
   }
@@ -94,10 +96,21 @@ export class PolicyVersion {
     return body;
   }
 
+  /** Those of the engine that samples, and of the other engine of a pair; null: one of them is not known, or they differ. */
+  #weightsOf(
+    x: Exchange,
+    worker: Worker,
+    counts: (weights: EngineWeights) => boolean = () => true,
+  ): EngineWeights | null {
+    const weights = this.#snapshots.weightsOf(worker);
+    const all = workersOf(x, worker).map((each) => this.#snapshots.weightsOf(each));
+    return all.every((each) => each !== null && each.snapshot === weights?.snapshot && counts(each)) ? weights : null;
+  }
+
   #changed({ engineUrl }: Worker): void {
-    for (const by of this.#open.keys()) {
-      if (by.worker.engineUrl !== engineUrl) continue;
-      const weights = this.#snapshots.weightsOf(by.worker);
+    for (const [by, { x }] of this.#open) {
+      if (workersOf(x, by.worker).every((worker) => worker.engineUrl !== engineUrl)) continue;
+      const weights = this.#weightsOf(x, by.worker);
       const now = weights === null ? null : { snapshot: weights.snapshot, name: weights.name };
       // What this turn of the event loop still reads was sampled before, too.
       setImmediate(() => by.changed(now));
@@ -163,6 +176,10 @@ export class PolicyVersion {
     if (by !== null) this.#open.delete(by);
   }
 }
+
+/** The engines whose weights are in the response. A prefill engine that has done its part adds nothing more. */
+const workersOf = ({ placement, freed }: Exchange, worker: Worker): readonly Worker[] =>
+  placement?.legs.map((leg) => leg.worker).filter((each) => each !== freed) ?? [worker];
 
 const NAMING: ReadonlySet<string> = new Set([generate.path, inference.path]);
 

@@ -1,0 +1,86 @@
+import { deepEqual, equal, match } from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
+import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { SNAPSHOTS, sceneOf, startSims } from '../harness/swap-scene.ts';
+import { until } from '../harness/within.ts';
+
+const PROMPT = 'The quick brown fox jumps over the lazy dog. '.repeat(20);
+
+/** Pairs of simulated SGLang engines whose weights the router swaps. */
+async function startPairs(t: TestContext, count: number, options: RouterOptions = {}, timeScale = 0.1) {
+  const finished: FinishedRecord[] = [];
+  const onFinished = (record: FinishedRecord): void => void finished.push(record);
+  const start = () =>
+    startSims(
+      t,
+      Array.from({ length: count }, () => 'sglang'),
+      { onFinished, timeScale },
+    );
+  const [prefill, decode] = [await start(), await start()];
+  const router = await startTestRouter(t, {
+    pdDisaggregation: true,
+    policy: 'round_robin',
+    prefill: prefill.map(({ url }) => url),
+    decode: decode.map(({ url }) => url),
+    swapSnapshots: SNAPSHOTS,
+    healthCheckTimeoutSecs: 60,
+    workerHeader: true,
+    ...options,
+  });
+  const scene = await sceneOf(router, [...prefill, ...decode]);
+  const ask = (headers: Record<string, string> = {}, body: object = {}): Promise<Response> =>
+    fetch(`${router.url}/inference/v1/completions`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      body: JSON.stringify({ model: 'accounts/a/models/sim', prompt: PROMPT, max_tokens: 3, ...body }),
+    });
+  return { ...scene, prefill, decode, finished, ask };
+}
+
+test('a pair whose engines have different weights serves nothing, until one of them gets those of the other', async (t) => {
+  const { prefill, swap, ask, finished } = await startPairs(t, 1);
+  await swap('v1');
+  equal((await ask()).headers.get('x-turnout-snapshot'), 'v1');
+  prefill[0]!.core.faults.add('/update_weights_from_disk', 'fail_before');
+  deepEqual(new Set((await swap('v2')).workers.map(({ snapshot }) => snapshot)), new Set(['v1', 'v2']));
+  finished.length = 0;
+  const refused = await ask({ 'x-fireworks-hot-load-drain-timeout': '0' });
+  equal(refused.status, 425);
+  match(await refused.text(), /No prefill engine has the same weights as a decode engine/);
+  const waiting = ask();
+  await swap('v2');
+  const response = await waiting;
+  deepEqual([response.status, response.headers.get('x-turnout-snapshot')], [200, 'v2']);
+  await until('both engines are done', () => finished.length === 2);
+  for (const { cachedTokens, weightVersions } of finished)
+    deepEqual([cachedTokens, weightVersions.map(({ version }) => version)], [0, ['v2']]);
+});
+
+test('requests go to the pairs whose engines have the same weights', async (t) => {
+  const { prefill, decode, swap, ask, finished } = await startPairs(t, 2);
+  await swap('v1');
+  for (const engine of [prefill[0]!, decode[1]!]) engine.core.faults.add('/update_weights_from_disk', 'fail_before');
+  await swap('v2');
+  finished.length = 0;
+  const snapshots = new Set<string | null>();
+  for (let i = 0; i < 8; i++) {
+    const response = await ask(i % 2 === 0 ? {} : { 'x-session-id': `s${i}` });
+    equal(response.status, 200);
+    await response.arrayBuffer();
+    snapshots.add(response.headers.get('x-turnout-snapshot'));
+    await until('both engines are done', () => finished.length === 2);
+    const used = finished.splice(0).map(({ weightVersions: [version] }) => version!.version);
+    equal(new Set([...used, response.headers.get('x-turnout-snapshot')]).size, 1);
+  }
+  deepEqual(snapshots, new Set(['v1', 'v2']));
+});
+
+test('a response whose prefill engine got other weights than its decode engine meanwhile has no label', async (t) => {
+  const { prefill, ask, post, untilOver } = await startPairs(t, 1, { swapConcurrency: 1 });
+  const response = ask({}, { max_tokens: 400, stop: [] });
+  await until('the prefill engine has it', () => prefill[0]!.stats().running === 1);
+  await post('/swap', { identity: 'v1' });
+  equal((await response).headers.get('x-turnout-snapshot'), null);
+  await untilOver();
+});
