@@ -106,6 +106,7 @@ async function assemble(
             discovery,
           });
     closers.add(() => picker?.close());
+    path.tinker?.restore();
     const { url, adminUrl, metricsUrl } = await ports.open(path.entry, path.metricsText);
     // Once the ports are known to be free, and before the event loop accepts a connection on the data port.
     addWorkers();

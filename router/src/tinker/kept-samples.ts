@@ -7,6 +7,8 @@ import type { Logger } from '../observe/log.ts';
 export interface KeptSample {
   readonly id: string;
   readonly tenant: string;
+  /** See `Future`. */
+  readonly target: string;
   /** As the client sent it. */
   readonly body: Buffer;
 }
@@ -30,13 +32,11 @@ export class KeptSamples {
   /** Those of the process before, oldest first. */
   *load(): Generator<KeptSample> {
     for (const id of readdirSync(this.#folder).toSorted((a, b) => numberOf(a) - numberOf(b))) {
-      const bytes = readFileSync(join(this.#folder, id));
-      const end = bytes.indexOf('\n');
-      const body = bytes.subarray(end + 1);
+      const { line, body } = this.#read(id);
       try {
-        const { tenant, bytes: length } = JSON.parse(bytes.toString('utf8', 0, end)) as KeptLine;
+        const { tenant, target = '', bytes: length } = JSON.parse(line) as KeptLine;
         if (body.length === length) {
-          yield { id, tenant, body };
+          yield { id, tenant, target, body };
           continue;
         }
       } catch {
@@ -46,9 +46,20 @@ export class KeptSamples {
     }
   }
 
+  /** Of one of `load`. */
+  bodyOf(id: string): Buffer {
+    return this.#read(id).body;
+  }
+
+  #read(id: string): { line: string; body: Buffer } {
+    const bytes = readFileSync(join(this.#folder, id));
+    const end = bytes.indexOf('\n');
+    return { line: bytes.toString('utf8', 0, end), body: bytes.subarray(end + 1) };
+  }
+
   /** Resolves when a kill of the process does not lose it any more; or when the disk fails, which is logged. */
-  keep({ id, tenant, body }: KeptSample): Promise<void> {
-    const line = Buffer.from(`${JSON.stringify({ tenant, bytes: body.length })}\n`);
+  keep({ id, tenant, target, body }: KeptSample): Promise<void> {
+    const line = Buffer.from(`${JSON.stringify({ tenant, target, bytes: body.length })}\n`);
     const written = writeFile(join(this.#folder, id), [line, body]).catch((error: unknown) => this.#failed(error));
     this.#writing.set(id, written);
     return written;
@@ -75,6 +86,7 @@ export class KeptSamples {
 
 interface KeptLine {
   readonly tenant: string;
+  readonly target?: string;
   readonly bytes: number;
 }
 

@@ -34,12 +34,15 @@ test('a kept sample that engines can not be asked for any more is forgotten: its
     read: () => Promise.resolve({ samplingSession: '', baseModel: 'm', modelPath: '' }),
     prepare: () => ({ problem: 'too large' }),
   };
+  futures.onOver = (id) => forgotten.push(id);
   const kept = {
-    load: () => [{ id: 'turnout-1-0-000000000000000000', tenant: '', body: Buffer.alloc(1) }],
-    forget: (id: string) => forgotten.push(id),
+    load: () => [{ id: 'turnout-1-0-000000000000000000', tenant: '', target: '' }],
+    bodyOf: () => Buffer.alloc(1),
   };
   const parts = { futures, sampling, kept, problemOf: () => Promise.resolve(null) } as unknown as SampleRequestsParts;
-  equal(await new SampleRequests(parts).resume(), 0);
+  const samples = new SampleRequests(parts);
+  samples.restore();
+  equal(await samples.resume(), 0);
   deepEqual(forgotten, ['turnout-1-0-000000000000000000']);
   equal(futures.find(forgotten[0]!, '', false), 410);
   futures.close();

@@ -40,6 +40,7 @@ export interface Refusal {
 /** Takes asample requests in: checks them, gives them a future, and has them sampled. */
 export class SampleRequests {
   readonly #parts: SampleRequestsParts;
+  readonly #restored: Future[] = [];
 
   constructor(parts: SampleRequestsParts) {
     this.#parts = parts;
@@ -57,8 +58,9 @@ export class SampleRequests {
     const asked = sampling.prepare(sample, source);
     if (asked.problem !== null) return { status: 400, detail: asked.problem };
     if (sampling.openBytes + asked.bytes > MAX_OPEN_BYTES) return full('1 GiB of open samples');
-    const future = futures.issue(tenant, targetOf(sample, tenant));
-    const stored = kept?.keep({ id: future.id, tenant, body });
+    const target = targetOf(sample, tenant);
+    const future = futures.issue(tenant, target);
+    const stored = kept?.keep({ id: future.id, tenant, target, body });
     if (!(await sampling.begin(future, asked))) {
       futures.drop(future);
       return full('--queue-size');
@@ -67,22 +69,37 @@ export class SampleRequests {
     return { future, count: sample.count, model: source.baseModel };
   }
 
-  /** Begins what was open when the process before ended. */
+  /** What was open when the process before ended has its futures again: clients may ask for them from here on. */
+  restore(): void {
+    const { futures, kept } = this.#parts;
+    for (const { id, tenant, target } of kept?.load() ?? []) this.#restored.push(futures.add(id, tenant, target));
+  }
+
+  /** Begins what was restored. */
   async resume(): Promise<number> {
-    const { futures, sampling, kept } = this.#parts;
+    const { futures, sampling } = this.#parts;
     let count = 0;
-    for (const { id, tenant, body } of kept?.load() ?? []) {
-      const sample = await sampling.read(body);
-      const source = 'detail' in sample ? sample : await this.#sourceFor(sample, tenant);
-      const asked = 'detail' in sample || 'status' in source ? null : sampling.prepare(sample, source);
-      if (asked === null || asked.problem !== null) {
-        kept!.forget(id);
-        continue;
+    for (const future of this.#restored.splice(0)) {
+      const asked = future.result === null ? await this.#prepareAgain(future) : null;
+      // A client has cancelled it meanwhile.
+      if (future.result !== null) continue;
+      if (asked === null) futures.drop(future);
+      else {
+        await sampling.begin(future, asked, true);
+        count++;
       }
-      await sampling.begin(futures.add(id, tenant, targetOf(asked.sample, tenant)), asked, true);
-      count++;
     }
     return count;
+  }
+
+  async #prepareAgain({ id, tenant }: Future): Promise<ReturnType<Sampling['prepare']> | null> {
+    const { sampling, kept } = this.#parts;
+    const sample = await sampling.read(kept!.bodyOf(id));
+    if ('detail' in sample) return null;
+    const source = await this.#sourceFor(sample, tenant);
+    if ('status' in source) return null;
+    const asked = sampling.prepare(sample, source);
+    return asked.problem === null ? asked : null;
   }
 
   cancel(future: Future): void {

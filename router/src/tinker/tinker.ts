@@ -38,7 +38,9 @@ export interface Tinker {
   /** The endpoints, and what the samples need on their way. */
   readonly plugins: readonly Plugin[];
   readonly counts: () => TinkerCounters;
-  /** Begins what a restart interrupted: when requests can be dispatched. */
+  /** Knows what a restart interrupted: before clients can ask for it. */
+  restore(): void;
+  /** Begins it: when requests can be dispatched. */
   resume(): Promise<void>;
 }
 
@@ -132,6 +134,7 @@ export function startTinker({
       ...sampling.counts,
       adapters: weights.loaded,
     }),
+    restore: () => samples.restore(),
     async resume() {
       const count = await samples.resume();
       if (count > 0) log.info({ samples: count }, 'Tinker samples that were open are sampled again');

@@ -1,12 +1,14 @@
-import { deepEqual, equal, ok } from 'node:assert/strict';
+import { deepEqual, equal, notEqual, ok } from 'node:assert/strict';
 import { once } from 'node:events';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { pino } from 'pino';
 import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
 import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import { needsProc, preloaded, residentBytes, startRouterProcess } from '../chaos/router-process.ts';
+import { startTestRouter } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 import { TinkerClient, asked } from './scene.ts';
@@ -95,6 +97,35 @@ test('a router that is killed goes on with sessions, sampling sessions and open 
   );
   deepEqual([...keys].toSorted(compare), Array.from({ length: 32 }, (_, seq) => `${session}:${seq}`).toSorted(compare));
   await until('nothing is kept', () => readdirSync(join(dataDir[1]!, 'tinker-samples')).length === 0);
+});
+
+test('no client of a router that comes back gets 410 for a sample that is open', async (t) => {
+  const [engine] = await startEngines(t);
+  const dataDir = temporaryFolder(t);
+  mkdirSync(join(dataDir, 'tinker-samples'));
+  const {
+    sampling_session_id: _,
+    seq_id: __,
+    ...sample
+  } = asked('', 0, { base_model: 'sim' }) as Record<string, unknown>;
+  const body = JSON.stringify(sample);
+  const ids = Array.from({ length: 400 }, (_id, i) => `turnout-1-${i.toString(36)}-000000000000000000`);
+  for (const id of ids) {
+    const line = JSON.stringify({ tenant: '', bytes: Buffer.byteLength(body) });
+    writeFileSync(join(dataDir, 'tinker-samples', id), `${line}\n${body}`);
+  }
+  const first = Promise.withResolvers<number>();
+  const write = (text: string): void => {
+    const [, url] = /"listening on (http:[^\s"]+)/.exec(text) ?? [];
+    if (url === undefined) return;
+    const polled = new TinkerClient(url).call('/retrieve_future', { request_id: ids.at(-1) });
+    polled.then(({ status }) => first.resolve(status), first.reject);
+  };
+  const options = { tinker: true, policy: 'consistent_hash', workerUrls: [engine!.url], dataDir, tinkerPollSecs: 0.1 };
+  const { url } = await startTestRouter(t, options, { log: pino({ level: 'info' }, { write }) });
+  notEqual(await first.promise, 410);
+  const client = new TinkerClient(url);
+  for (const id of ids) equal((await client.result(id))['status'], 200);
 });
 
 test('without --data-dir a restart forgets, and says so: samples are 410', async (t) => {
