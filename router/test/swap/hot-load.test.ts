@@ -296,7 +296,11 @@ test('hot load needs an admin key, by either header of the SDK', async (t) => {
 const HOOK = `#!/bin/sh
 echo "$1 $2 $3 $TURNOUT_DELTA_COMPRESSION $TURNOUT_DELTA_SOURCE_URL" >> "$0.log"
 echo "no space on the device" >&2
-case "$1" in bad*) exit 3;; slow*) while [ ! -e "$0.go" ]; do sleep 0.05; done;; esac
+case "$1" in
+bad*) exit 3;;
+busy*) trap 'sleep 0.3; echo "$1 has ended" >> "$0.log"; exit 1' TERM; while :; do sleep 0.05; done;;
+slow*) while [ ! -e "$0.go" ]; do sleep 0.05; done;;
+esac
 `;
 
 async function startWithHook(t: TestContext) {
@@ -351,6 +355,38 @@ test('a newer signal supersedes a delta that is being made', async (t) => {
   deepEqual((await client.replicas())[0]!.loading_state, { stage: 'build', target_snapshot_identity: 'slow' });
   await client.signal({ identity: 'v2' });
   await client.untilReady('v2');
+});
+
+test('a repeated delta runs its command once', async (t) => {
+  const { client, delta, log, program, engines } = await startWithHook(t);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  for (let i = 0; i < 2; i++) equal((await client.signal(delta('slow', 'v1'))).status, 200);
+  await until('the command runs', () => log().startsWith('slow'));
+  equal((await client.signal(delta('slow', 'v1'))).status, 200);
+  for (const { core } of engines) core.faults.calls.length = 0;
+  writeFileSync(`${program}.go`, '');
+  await until('the engines load', () => engines.some(({ core }) => core.faults.calls.length > 0));
+  deepEqual((await client.signal(delta('slow', 'v1'))).json, { identity: 'slow' });
+  await client.untilReady('slow');
+  equal(log(), 'slow v1 /snapshots/slow arc_v2 \n');
+});
+
+test('a command runs when the one that it supersedes has ended', async (t) => {
+  const { client, delta, log } = await startWithHook(t);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  await client.signal(delta('busy', 'v1'));
+  await until('the command runs', () => log().startsWith('busy'));
+  await client.signal(delta('v2', 'v1'));
+  await client.untilReady('v2');
+  deepEqual(
+    log()
+      .trim()
+      .split('\n')
+      .map((line) => line.split(' /')[0]),
+    ['busy v1', 'busy has ended', 'v2 v1'],
+  );
 });
 
 test('the ledger can be read, the latest snapshot first', async (t) => {

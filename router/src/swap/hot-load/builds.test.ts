@@ -64,6 +64,28 @@ test('a superseded one is aborted, and its end says nothing', async () => {
   equal(shown(builds), null);
 });
 
+test('a build begins when the one before has ended, and not at all if it is superseded by then', async () => {
+  const builds = new Builds();
+  const begun: string[] = [];
+  const first = Promise.withResolvers<null>();
+  const make = (identity: string, made: Promise<null>): void =>
+    builds.begin(
+      deployment,
+      identity,
+      () => (begun.push(identity), made),
+      () => null,
+    );
+  make('v2', first.promise);
+  make('v3', Promise.resolve(null));
+  make('v4', Promise.resolve(null));
+  await new Promise(setImmediate);
+  deepEqual(begun, ['v2']);
+  first.resolve(null);
+  await new Promise(setImmediate);
+  deepEqual(begun, ['v2', 'v4']);
+  equal(shown(builds), null);
+});
+
 test('the end of the router aborts', () => {
   const builds = new Builds();
   const { seen } = begin(builds, 'v2');

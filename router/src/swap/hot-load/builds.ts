@@ -14,6 +14,8 @@ export interface Build {
 /** The snapshots that are being made, one at a time for each deployment: a newer signal supersedes it. */
 export class Builds {
   readonly #builds = new Map<Deployment, Build & { readonly control: AbortController }>();
+  /** Settle when the last build of a deployment has ended, also one that was aborted. */
+  readonly #ends = new Map<Deployment, Promise<string | null>>();
 
   /** The build since the last signal; null: there was none, or its snapshot was signalled. */
   of(deployment: Deployment): Build | null {
@@ -21,6 +23,8 @@ export class Builds {
   }
 
   /**
+   * Begins when the build before has ended: an aborted command may still be writing.
+   *
    * @param make makes the snapshot. @returns why it can't be made; null: it is made
    * @param then signals it. @returns why that is refused
    */
@@ -34,7 +38,11 @@ export class Builds {
     const control = new AbortController();
     const build = { identity, error: null, control };
     this.#builds.set(deployment, build);
-    void make(control.signal).then((problem) => {
+    const run = (): Promise<string | null> => make(control.signal);
+    const made = this.#ends.get(deployment)?.then(() => (control.signal.aborted ? null : run())) ?? run();
+    this.#ends.set(deployment, made);
+    void made.then((problem) => {
+      if (this.#ends.get(deployment) === made) this.#ends.delete(deployment);
       if (this.#builds.get(deployment) !== build) return;
       const error = problem ?? then();
       if (error === null) this.#builds.delete(deployment);
@@ -98,7 +106,10 @@ export function runDeltaHook(
       log.error({ snapshot: identity, error: how }, '--swap-delta-hook made no snapshot');
       resolve(`--swap-delta-hook ${how}`);
     };
-    child.once('error', (error) => failed(`could not run: ${error.message}`));
+    child.once('error', (error) => {
+      // One that was aborted is over when it has ended.
+      if (child.pid === undefined) failed(`could not run: ${error.message}`);
+    });
     child.once('close', (status, killedBy) => {
       if (status === 0) resolve(null);
       else failed(`ended with ${status ?? killedBy}${lastLine === '' ? '' : `: ${lastLine}`}`);

@@ -98,6 +98,13 @@ export class HotLoadRoutes {
       return refuse(c, 501, message);
     }
     const { set } = deployment;
+    const build = this.#builds.of(deployment);
+    // Clients repeat a signal whose answer they did not get.
+    if (build?.identity === identity && build.error === null) return c.json({ identity });
+    if (isSignalled(deployment, identity)) {
+      this.#builds.drop(deployment);
+      return c.json({ identity });
+    }
     const { previous } = delta!;
     if (!set.hasHad(previous)) {
       const message = `The ledger of this deployment has no snapshot ${previous}: send a complete snapshot first.`;
@@ -122,6 +129,11 @@ export class HotLoadRoutes {
   #orderOf(deployment: Deployment, signal: Pick<HotLoadSignal, 'identity' | 'reset'>): SwapSignal {
     return { ...signal, transition: this.#parts.controlPlane.transitionOf(deployment) };
   }
+}
+
+/** The snapshot is being loaded, or will be next. */
+function isSignalled({ set: { running, waiting } }: Deployment, identity: string): boolean {
+  return waiting === null ? running?.identity === identity && !running.isUndone : waiting === identity;
 }
 
 /**
