@@ -81,6 +81,11 @@ export class Sampling {
     this.#parts = parts;
   }
 
+  /** Names of the adapters of open samples. */
+  get adapters(): ReadonlySet<string> {
+    return new Set(Array.from(this.#running.values(), ({ source }) => source.adapter?.name ?? ''));
+  }
+
   /** As `readSample`; the body is not changed. */
   async read(body: Buffer): ReturnType<SampleCalls['readSample']> extends infer R ? Promise<R> : never {
     return this.#thread.runOnCopy('readSample', body);
@@ -117,9 +122,10 @@ export class Sampling {
     return true;
   }
 
-  #ended({ future, body }: Job): void {
+  #ended({ future, body, source }: Job): void {
     this.#running.delete(future);
     this.openBytes -= body.length;
+    if (source.adapter !== null) this.#parts.weights.note(source.adapter);
   }
 
   cancel(future: Future): void {

@@ -59,6 +59,11 @@ export class Sessions {
     return { sessions: this.#sessions.size, sampling: this.#sampling.size };
   }
 
+  /** Those of open sampling sessions. */
+  get adapters(): Adapter[] {
+    return Array.from(this.#sampling.values(), ({ adapter }) => adapter).filter((adapter) => adapter !== null);
+  }
+
   open(tenant: string): string {
     const id = newId('session');
     this.claim(id, tenant);

@@ -19,6 +19,8 @@ import { type FullWeights, Weights } from './weights.ts';
 
 /** Prompts of a million tokens. */
 const MAX_BODY_BYTES = 67_108_864;
+/** An adapter that is needed again is loaded in seconds. */
+const MAX_UNUSED_MS = 600_000;
 
 export interface TinkerParts {
   readonly live: LiveConfig;
@@ -64,14 +66,25 @@ export function startTinker({
     if ((count & (count - 1)) === 0)
       log.warn({ future: id, count }, 'a Tinker result was dropped: results that are not fetched exceed 256 MB');
   };
-  const weights = new Weights(tinkerWeights, fleet, fullWeights, log);
-  sessions.onUnused = (adapter) => weights.unload(adapter);
+  const weights = new Weights(
+    {
+      template: tinkerWeights,
+      full: fullWeights,
+      unusedMs: () => Math.min(MAX_UNUSED_MS, live.current.tinkerSessionTimeoutSecs * 1000),
+      inUse: () => sampling.adapters,
+    },
+    fleet,
+    log,
+  );
+  sessions.onUnused = (adapter) => weights.unused(adapter);
+  // The router before this one may have loaded them.
+  for (const adapter of sessions.adapters) weights.note(adapter);
   const options = live.of(({ tinkerVllmApi: vllmApi, tinkerRetrySecs, disableHealthCheck }) => ({
     vllmApi,
     retryMs: tinkerRetrySecs * 1000,
     areKindsKnown: !disableHealthCheck,
   }));
-  const sampling = new Sampling({ fleet, dispatch, futures, weights, log, policyFor, options });
+  const sampling: Sampling = new Sampling({ fleet, dispatch, futures, weights, log, policyFor, options });
   const catalogue = (): Card[] => cardsOf(fleet);
   const samples: SampleRequests = new SampleRequests({
     sessions,

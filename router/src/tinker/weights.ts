@@ -13,6 +13,8 @@ import type { Adapter } from './sessions.ts';
 /** Engines read adapters from disks that may be slow. */
 const LOAD_TIMEOUT_MS = 300_000;
 
+const SWEEP_MS = 10_000;
+
 const ARCHIVE = '.tar.gz';
 
 const PATH = /^tinker:\/\/([\w.:@-]+)\/(?:sampler_weights\/)?([\w.:@-]+)$/;
@@ -29,6 +31,16 @@ export interface FullWeights {
   swapTo(snapshot: string, directory: string): RouterError | null;
   /** The snapshot that the worker's engine has; null: not known. */
   of(worker: Worker): string | null;
+}
+
+export interface WeightsOptions {
+  readonly template: string | undefined;
+  /** null: weights are not swapped. */
+  readonly full: FullWeights | null;
+  /** After this time without use an adapter is unloaded. */
+  readonly unusedMs: () => number;
+  /** Names of the adapters of open samples. */
+  readonly inUse: () => ReadonlySet<string>;
 }
 
 /** The weights at a path: an adapter, or the snapshot of full weights. */
@@ -62,14 +74,19 @@ export class Weights {
   readonly #archives: Archives;
   /** By engine: what it has, or is loading. */
   readonly #byEngine = new Map<string, Map<string, Promise<void>>>();
+  /** Adapters that engines may have, by name, with the time of their last use (monotonic ms). */
+  readonly #used = new Map<string, { readonly adapter: Adapter; readonly lastMs: number }>();
+  readonly #options: WeightsOptions;
+  readonly #timer: NodeJS.Timeout;
 
-  /** @param full null: weights are not swapped */
-  constructor(template: string | undefined, fleet: Fleet, full: FullWeights | null, log: Logger) {
-    this.#template = template;
-    this.#full = full;
+  constructor(options: WeightsOptions, fleet: Fleet, log: Logger) {
+    this.#options = options;
+    this.#template = options.template;
+    this.#full = options.full;
     this.#log = log;
     this.#fleet = fleet;
     this.#archives = new Archives(log);
+    this.#timer = setInterval(() => this.#sweep(performance.now()), SWEEP_MS).unref();
     // An engine that was away may have been started anew.
     fleet.onEvent((event, worker) => {
       if (event === 'removed' || (event === 'changed' && !worker.isHealthy)) this.#byEngine.delete(worker.engineUrl);
@@ -137,6 +154,7 @@ export class Weights {
   /** Resolves when the worker's engine has the adapter. Rejects in words for the client. */
   load(worker: Worker, adapter: Adapter): Promise<void> {
     const { engineUrl } = worker;
+    this.note(adapter);
     let adapters = this.#byEngine.get(engineUrl);
     if (adapters === undefined) this.#byEngine.set(engineUrl, (adapters = new Map()));
     let loading = adapters.get(adapter.name);
@@ -149,8 +167,30 @@ export class Weights {
     return loading;
   }
 
-  /** Each checkpoint is an adapter: a long run would fill the memory of its engines with those that nothing samples from. */
-  unload({ name, directory, archive }: Adapter): void {
+  /** Engines may have the adapter: it is unloaded when it was not used for long. */
+  note(adapter: Adapter): void {
+    this.#used.set(adapter.name, { adapter, lastMs: performance.now() });
+  }
+
+  /** No sampling session has the adapter any more. */
+  unused(adapter: Adapter): void {
+    // Open samples would load it again.
+    if (!this.#options.inUse().has(adapter.name)) this.#unload(adapter);
+  }
+
+  /**
+   * Each checkpoint is an adapter: a long run, whose sessions stay open, would fill the memory of its engines with those that nothing samples
+   * from. One that is needed again is loaded again.
+   */
+  #sweep(nowMs: number): void {
+    const inUse = this.#options.inUse();
+    const unusedMs = this.#options.unusedMs();
+    for (const [name, { adapter, lastMs }] of this.#used)
+      if (nowMs - lastMs > unusedMs && !inUse.has(name)) this.#unload(adapter);
+  }
+
+  #unload({ name, directory, archive }: Adapter): void {
+    this.#used.delete(name);
     const engines = new Map(this.#fleet.workers.map((worker) => [worker.engineUrl, worker]));
     const unloaded = [...engines].map(([engineUrl, worker]) => {
       this.#byEngine.get(engineUrl)?.delete(name);
@@ -163,6 +203,7 @@ export class Weights {
   }
 
   close(): Promise<void> {
+    clearInterval(this.#timer);
     return this.#archives.close();
   }
 

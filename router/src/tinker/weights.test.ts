@@ -1,0 +1,63 @@
+import { deepEqual } from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Fleet } from '../fleet/fleet.ts';
+import type { Worker } from '../fleet/worker.ts';
+import type { Logger } from '../observe/log.ts';
+import type { Adapter } from './sessions.ts';
+import { Weights } from './weights.ts';
+
+const SWEEP_MS = 10_000;
+const adapterOf = (name: string): Adapter => ({ name, directory: `/ckpt/${name}`, archive: null });
+
+/** An engine that loads adapters. Times pass at once: `unusedMs` says what is long ago. */
+function scene() {
+  const has = new Set<string>();
+  const worker = {
+    engineUrl: 'http://a:1',
+    engine: 'vllm',
+    post(path: string, json: string | { lora_name: string }) {
+      const { lora_name: name } = (typeof json === 'string' ? JSON.parse(json) : json) as { lora_name: string };
+      if (path.includes('unload')) has.delete(name);
+      else has.add(name);
+      return Promise.resolve({ status: 200, text: '' });
+    },
+  } as unknown as Worker;
+  const inUse = new Set<string>();
+  const options = { template: undefined, full: null, unusedMs: () => unusedMs, inUse: () => inUse };
+  let unusedMs = 3_600_000;
+  const weights = new Weights(options, { workers: [worker], onEvent: () => {} } as unknown as Fleet, {} as Logger);
+  return { weights, worker, has, inUse, setUnused: (ms: number) => (unusedMs = ms) };
+}
+
+test('an adapter that was not used for long is unloaded, unless a sample is open, and loaded again when it is needed', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const { weights, worker, has, inUse, setUnused } = scene();
+  const [old, busy] = [adapterOf('old'), adapterOf('busy')];
+  await Promise.all([old, busy].map((adapter) => weights.load(worker, adapter)));
+  inUse.add('busy');
+  t.mock.timers.tick(SWEEP_MS);
+  deepEqual([...has], ['old', 'busy']);
+  setUnused(-1);
+  t.mock.timers.tick(SWEEP_MS);
+  deepEqual([...has], ['busy']);
+  setUnused(3_600_000);
+  await weights.load(worker, old);
+  deepEqual([...has], ['busy', 'old']);
+  await weights.close();
+});
+
+test('an adapter whose session ends while samples wait is unloaded after them', async (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const { weights, worker, has, inUse, setUnused } = scene();
+  const adapter = adapterOf('first');
+  await weights.load(worker, adapter);
+  inUse.add('first');
+  weights.unused(adapter);
+  deepEqual([...has], ['first']);
+  await weights.load(worker, adapter);
+  inUse.clear();
+  setUnused(-1);
+  t.mock.timers.tick(SWEEP_MS);
+  deepEqual([...has], []);
+  await weights.close();
+});
