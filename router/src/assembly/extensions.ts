@@ -31,6 +31,7 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
     swapTo: (identity: string, path: string) =>
       swaps.deployments.signal(swaps.deployments.all[0]!, { identity, path, reset: 'all' }),
     of: swaps.engines.of.bind(swaps.engines),
+    targetsOf: swaps.engines.targetsOf.bind(swaps.engines),
   };
   const tinkerParts = { live, fleet, dispatch, log, policyFor, models: () => models, state: parts.store, fullWeights };
   const tinker = config.tinker ? (await import('../tinker/tinker.ts')).startTinker(tinkerParts) : null;

@@ -37,6 +37,7 @@ export class EngineTable implements WeightSource {
     this.lifecycle = new Lifecycle(this);
     labels.judge = this.lifecycle;
     gate.snapshotOf = (worker) => this.of(worker);
+    gate.isComing = () => this.#isComing();
     const map = state.open('swaps');
     for (const { snapshots, workers, 'base-identity': baseIdentity } of deployments) {
       const key = keyOf(workers);
@@ -56,10 +57,13 @@ export class EngineTable implements WeightSource {
     return this.find(worker)?.snapshot ?? null;
   }
 
-  /** The snapshot that a running swap brings to the worker; null: none runs. */
-  targetOf(worker: Worker): string | null {
-    const { state = null, target = null } = this.find(worker)?.status ?? {};
-    return state === 'swapping' || state === 'draining' || state === 'warming' ? target : null;
+  /** The snapshots that swaps bring to the worker: the one that runs, also if it has not come to the worker, and the queued one. */
+  targetsOf(worker: Worker): readonly string[] {
+    const engine = this.find(worker);
+    if (engine === undefined) return [];
+    const { state, stage, target } = engine.status;
+    const isComing = state === 'swapping' || state === 'draining' || state === 'warming' || stage === 'pending';
+    return [isComing ? target : null, engine.set.waiting].filter((each) => each !== null);
   }
 
   weightsOf(worker: Worker): EngineWeights | null {
@@ -123,6 +127,11 @@ export class EngineTable implements WeightSource {
       last === null || last.endedAt !== null ? [] : [last.beganMs],
     );
     return open.length === 0 ? null : Math.min(...open);
+  }
+
+  #isComing(): boolean {
+    for (const { running, waiting } of this.sets.values()) if (running !== null || waiting !== null) return true;
+    return false;
   }
 
   workersOf(set: WorkerSet): Worker[] {

@@ -26,6 +26,10 @@ export class Gate implements SwapGate {
   isShut = true;
   /** The identity of the worker's weights; null: not known. */
   snapshotOf: (worker: Worker) => string | null = () => null;
+  /** A swap runs or is queued, also if no engine is closed. */
+  isComing: () => boolean = () => false;
+  /** Whether the request must not go to the worker before a swap that is coming. */
+  awaits: (x: PlacedRequest, worker: Worker) => boolean = () => false;
   readonly #queue: HoldQueue;
   readonly #options: GateOptions;
   /** By `engineUrl`. */
@@ -38,7 +42,7 @@ export class Gate implements SwapGate {
   }
 
   get isActive(): boolean {
-    return this.#closed.size > 0;
+    return this.#closed.size > 0 || this.isComing();
   }
 
   /** Requests that wait now. */
@@ -66,7 +70,7 @@ export class Gate implements SwapGate {
   openOf(x: PlacedRequest, workers: readonly Worker[]): readonly Worker[] {
     const open = usable(
       x,
-      workers.filter(({ engineUrl }) => !this.#closed.has(engineUrl)),
+      workers.filter((worker) => !this.#closed.has(worker.engineUrl) && !this.awaits(x, worker)),
     );
     return open.length > 0 ? open : workers;
   }
@@ -91,7 +95,8 @@ export class Gate implements SwapGate {
     if (legs.some(({ worker }) => (worker.reasons & (REASONS.version | REASONS.paused)) !== 0)) return this.#refuse();
     const closed = legs.map(({ worker }) => this.#closed.get(worker.engineUrl)).filter((how) => how !== undefined);
     const doMatch = legs.every(({ worker }) => this.#haveSame(worker, legs[0]!.worker));
-    if (closed.length === 0 && doMatch) return null;
+    const isEarly = legs.some(({ worker }) => this.awaits(x, worker));
+    if (closed.length === 0 && doMatch && !isEarly) return null;
     const maxMs = waitOf(x, this.#options);
     if (typeof maxMs !== 'number') return maxMs;
     const wasHeld = x.state(this.#held) !== null;

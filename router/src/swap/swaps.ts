@@ -87,6 +87,7 @@ export function startSwaps(parts: SwapParts): Swaps {
     })),
     nowMs: () => clock.nowMs,
   });
+  gate.awaits = (x, worker) => staleness.awaits(x, worker);
   const resets = new WeakMap<Worker, number>();
   engines.onChange((worker) => {
     const seq = engines.find(worker)?.namespaces.resetAllSeq ?? 0;

@@ -126,6 +126,8 @@ export class WorkerSet {
           'queued weight swap superseded',
         );
       this.#waiting = order;
+      // Requests may wait for what is not coming any more.
+      this.#table.parts.gate.changed();
     }
     return null;
   }
@@ -236,6 +238,7 @@ export class WorkerSet {
     this.#running = null;
     this.#isUndoing = false;
     this.#runWaiting();
+    this.#table.parts.gate.changed();
   }
 
   #runWaiting(): void {

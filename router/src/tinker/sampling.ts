@@ -259,6 +259,9 @@ export class Sampling {
     if (status !== 200) {
       const text = wordsIn(bytes.toString());
       const code = headers.get('x-turnout-error') as ErrorCode | null;
+      // The swap to them was superseded in the queue, or has failed.
+      const gone = code === 'snapshot_too_old' ? this.#parts.weights.whyGone(source.snapshot!) : null;
+      if (gone !== null) return failure(gone.message, { isRetryable: false, isUsers: true });
       const isLost = code === null && this.#parts.weights.isLost(source.adapter, status, text);
       const isRetryable = code === null ? isLost || status >= 500 || AGAIN.has(status) : errorTable[code].isRetryable;
       const isUsers = status < 500 && !isRetryable;

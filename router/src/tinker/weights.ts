@@ -31,6 +31,8 @@ export interface FullWeights {
   swapTo(snapshot: string, directory: string): RouterError | null;
   /** The snapshot that the worker's engine has; null: not known. */
   of(worker: Worker): string | null;
+  /** Those that swaps bring to it. */
+  targetsOf(worker: Worker): readonly string[];
 }
 
 export interface WeightsOptions {
@@ -149,6 +151,15 @@ export class Weights {
     if (held === snapshot) return null;
     const message = `The engines have other weights now (${held ?? 'unknown'}, not ${snapshot}): create a sampling session for them.`;
     return new RouterError('weights_replaced', message);
+  }
+
+  /** @returns why no engine has these weights or gets them; null: one has, or may have */
+  whyGone(snapshot: string): RouterError | null {
+    const full = this.#full!;
+    const { workers } = this.#fleet;
+    const mayHave = workers.some((worker) => [snapshot, null].includes(full.of(worker)));
+    const isComing = workers.some((worker) => full.targetsOf(worker).includes(snapshot));
+    return workers.length === 0 || mayHave || isComing ? null : this.whyOthers(workers[0]!, snapshot);
   }
 
   /** Resolves when the worker's engine has the adapter. Rejects in words for the client. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 import { eventsOf, startSwapScene } from './swap-scene.ts';
 
@@ -52,6 +53,26 @@ test('a swap that no engine could load is no snapshot that a session lags behind
   assert.equal(await turn(), 200, 'one snapshot since its begin');
   await swap('v5');
   assert.equal(await turn(), 409);
+});
+
+test('it waits for a swap that has not come to its worker, or is queued, and no longer when that is superseded', async (t) => {
+  const slow = { timeScale: 1, weightLoadMs: 400 };
+  // Its ledger is written before an engine is paused.
+  const { post, router } = await startSwapScene(t, ['sglang'], slow, { dataDir: temporaryFolder(t) });
+  const ask = async (identity: string): Promise<string> => {
+    const response = await post('/v1/completions', body, min(identity));
+    await response.body!.cancel();
+    return `${response.status} ${response.headers.get('x-turnout-error') ?? response.headers.get('x-turnout-snapshot')}`;
+  };
+  assert.equal((await post('/swap', { identity: 'v1' })).status, 202);
+  assert.equal(await ask('v1'), '200 v1');
+  await post('/swap', { identity: 'v2' });
+  await post('/swap', { identity: 'v3' });
+  const superseded = ask('v3');
+  await until('it waits', () => [...router.pipeline.inFlight].some(({ waiting }) => waiting !== null));
+  await post('/swap', { identity: 'v4' });
+  const queued = ask('v4');
+  assert.deepEqual(await Promise.all([superseded, queued]), ['409 snapshot_too_old', '200 v4']);
 });
 
 test('a session that began too many snapshots ago gets 409, and its lag is a metric', async (t) => {

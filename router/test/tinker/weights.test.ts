@@ -126,6 +126,25 @@ for (const kind of ['vllm', 'sglang'] as const) {
   });
 }
 
+test('full weights whose swap is superseded in the queue are replaced, and samples do not wait for them', async (t) => {
+  const { option, save } = checkpoints(t);
+  const names = ['full_1', 'full_2', 'full_3'];
+  for (const name of names) save(name, 'model.safetensors');
+  const swaps = { ...option, swapSnapshots: '/snapshots/{identity}', tinkerRetrySecs: 600 };
+  const { client } = await startTinkerScene(t, ['sglang'], swaps, { weightLoadMs: 1_000, timeScale: 1 });
+  // The engine is known.
+  await client.sample(asked(await client.samplingSession(), 0));
+  const sessions: string[] = [];
+  for (const name of names) sessions.push(await client.samplingSession({ model_path: `tinker://model_1/${name}` }));
+  const ids = [];
+  for (const session of sessions) ids.push((await client.get('/asample', asked(session, 0)))['request_id']);
+  const [, second, third] = ids;
+  const { error, category } = await client.result(second);
+  equal(category, 'user');
+  match(String(error), /other weights now \(.*, not model_1\.full_2-\w+\)/);
+  equal((await client.result(third))['error'], undefined);
+});
+
 test('what can not be loaded is an error of the sampling session, in words', async (t) => {
   const { option, save } = checkpoints(t);
   save('full', 'model.safetensors');

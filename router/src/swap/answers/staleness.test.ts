@@ -17,7 +17,7 @@ function scene(options: Partial<StalenessParts['options']> = {}) {
   let changed: (worker: Worker) => void = () => {};
   const snapshots: StalenessParts['snapshots'] = {
     of: (worker) => held.get(worker)!,
-    targetOf: (worker) => targets.get(worker) ?? null,
+    targetsOf: (worker) => [targets.get(worker) ?? []].flat(),
     onChange: (listener) => (changed = listener),
     positionOf: (_, identity) => LEDGER.indexOf(identity),
     snapshotsBetween: (_, from, to) =>

@@ -3,6 +3,7 @@ import { tenantKey } from '../../classify/tenant-key.ts';
 import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
+import type { PlacedRequest } from '../../placed-request.ts';
 import { type Plugin, Refused } from '../../plugin.ts';
 import type { EngineTable } from '../engine-table.ts';
 
@@ -10,7 +11,7 @@ const MIN_SNAPSHOT = 'x-turnout-min-snapshot';
 const IDENTITY = /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/;
 
 export interface StalenessParts {
-  readonly snapshots: Pick<EngineTable, 'of' | 'targetOf' | 'positionOf' | 'snapshotsBetween' | 'onChange'>;
+  readonly snapshots: Pick<EngineTable, 'of' | 'targetsOf' | 'positionOf' | 'snapshotsBetween' | 'onChange'>;
   /** `maxSnapshots`: how many snapshots a session may lag behind; undefined: any number. */
   readonly options: {
     readonly maxSnapshots: number | undefined;
@@ -59,14 +60,18 @@ export class Staleness {
     if (least === undefined) return workers;
     if (!IDENTITY.test(least)) throw new Refused(wrongIdentity());
     const { snapshots } = this.#parts;
-    // A worker whose swap runs has the snapshot when the request is sent to it.
-    const left = workers.filter(
-      (worker) =>
-        this.#isAtLeast(worker, snapshots.of(worker), least) ||
-        this.#isAtLeast(worker, snapshots.targetOf(worker), least),
+    // The request waits for a swap that brings the snapshot.
+    const left = workers.filter((worker) =>
+      [snapshots.of(worker), ...snapshots.targetsOf(worker)].some((each) => this.#isAtLeast(worker, each, least)),
     );
     if (left.length === 0) throw new Refused(tooOld(least));
     return left;
+  }
+
+  /** Whether the worker does not have yet what the request needs. */
+  awaits(x: PlacedRequest, worker: Worker): boolean {
+    const least = x.isGeneration ? x.header(MIN_SNAPSHOT) : undefined;
+    return least !== undefined && !this.#isAtLeast(worker, this.#parts.snapshots.of(worker), least);
   }
 
   /** The request waits no more: what counts is the snapshot that the worker has now. */
