@@ -28,12 +28,12 @@ const untilKnown = (url: string): Promise<void> =>
     return workers.every(({ engine }) => engine !== null);
   });
 
-async function chat(url: string, session: string, content: string): Promise<void> {
+async function chat(url: string, session: string, content: string, maxTokens = 60): Promise<void> {
   const messages = [{ role: 'user', content }];
   const response = await fetch(`${url}/v1/chat/completions`, {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-session-id': session },
-    body: JSON.stringify({ model: 'sim', messages, max_tokens: 60, logprobs: true }),
+    body: JSON.stringify({ model: 'sim', messages, max_tokens: maxTokens, logprobs: true }),
   });
   equal(response.status, 200, await response.text());
 }
@@ -85,6 +85,21 @@ test('tokens are shown as text, and parts of characters as bytes; without a toke
   const texts = await page.locator('.token[data-i]').allTextContents();
   deepEqual([texts.includes('195'), texts.filter((text) => !/^\d+$/.test(text))], [true, []]);
   await shot('tokens-ids');
+});
+
+test('the newest trajectories come first, and earlier ones with a button', async (t) => {
+  const [engine] = await startEngines(t, 1);
+  const url = await startRouter(t, '--worker-urls', engine!.url, '--tokenizer-path', tokenizerFor(t), '--capture-chat');
+  await untilKnown(url);
+  for (let i = 0; i < 205; i++) await chat(url, `session-${i}`, 'Prove it.', 1);
+  const { page } = await openPage(t, url, '#/tokens');
+  const list = page.getByRole('navigation', { name: 'Trajectories' });
+  await page.getByRole('region', { name: 'Tokens of session-204', exact: true }).waitFor();
+  equal(await list.getByRole('link').count(), 200);
+  await list.getByRole('button', { name: 'Earlier trajectories' }).click();
+  await list.getByRole('link', { name: 'session-0 ' }).waitFor();
+  equal(await list.getByRole('link').count(), 205);
+  equal(await list.getByRole('button').count(), 0);
 });
 
 test('sessions of any name have their details and their tokens', async (t) => {

@@ -18,6 +18,11 @@ interface Listed {
   readonly started_at_ms: number;
   readonly reward: number | null;
 }
+/** A page of the list. */
+interface Page {
+  readonly trajectories: readonly Listed[];
+  readonly next: string | null;
+}
 interface Turn {
   readonly id: string;
   readonly index: number;
@@ -59,30 +64,50 @@ function useAnswer(path: string): { readonly value: unknown; readonly problem: s
   return answer?.path === path ? answer : { value: null, problem: '' };
 }
 
+const LIST = 'trajectories?order=newest&limit=200';
+
 function Show({ rest }: { readonly rest: readonly string[] }) {
-  const { value, problem } = useAnswer('trajectories?limit=200');
+  const { value, problem } = useAnswer(LIST);
   if (problem !== '') return html`<p class="empty">${problem}</p>`;
   if (value === null) return html`<p class="empty">Loading the list …</p>`;
-  const { trajectories: list } = value as { readonly trajectories: readonly Listed[] };
-  const session = rest[0] ?? list[0]?.session;
+  const page = value as Page;
+  const session = rest[0] ?? page.trajectories[0]?.session;
   if (session === undefined) return html`<p class="empty">No trajectory is recorded yet.</p>`;
   return html`<div class="swaps">
     <nav class="swap-list" aria-label="Trajectories">
-      ${list.map(
-        (each) =>
-          html`<a
-            key=${each.session}
-            href=${hrefOf('tokens', each.session)}
-            aria-current=${each.session === session ? 'true' : undefined}
-          >
-            <b>${each.session}</b> <span class="muted">${clock(each.started_at_ms)}</span>
-            <span class="muted">${counted(each.turns, 'turn')}, ${counted(each.tokens, 'token')}</span>
-            ${each.reward !== null && html`<span>reward ${each.reward}</span>`}
-          </a>`,
-      )}
+      <${Links} page=${page} session=${session} />
     </nav>
     <${Tokens} key=${session} session=${session} />
   </div>`;
+}
+
+/** The trajectories of a page, and a button for the next page. */
+function Links({ page, session }: { readonly page: Page; readonly session: string }) {
+  const [isFollowed, follow] = useState(false);
+  return html`${page.trajectories.map(
+    (each) =>
+      html`<a
+        key=${each.session}
+        href=${hrefOf('tokens', each.session)}
+        aria-current=${each.session === session ? 'true' : undefined}
+      >
+        <b>${each.session}</b> <span class="muted">${clock(each.started_at_ms)}</span>
+        <span class="muted">${counted(each.turns, 'turn')}, ${counted(each.tokens, 'token')}</span>
+        ${each.reward !== null && html`<span>reward ${each.reward}</span>`}
+      </a>`,
+  )}
+  ${
+    page.next !== null &&
+    (isFollowed
+      ? html`<${EarlierLinks} after=${page.next} session=${session} />`
+      : html`<button type="button" onClick=${() => follow(true)}>Earlier trajectories</button>`)
+  }`;
+}
+
+function EarlierLinks({ after, session }: { readonly after: string; readonly session: string }) {
+  const { value, problem } = useAnswer(`${LIST}&after=${encodeURIComponent(after)}`);
+  if (value === null) return html`<p class="muted">${problem || 'Loading the list …'}</p>`;
+  return html`<${Links} page=${value as Page} session=${session} />`;
 }
 
 function Tokens({ session }: { readonly session: string }) {

@@ -66,11 +66,22 @@ test('sessions are listed page by page, and narrowed to what one asks for', asyn
   const two = await ask(t, router, `/trajectories?limit=2&after=${String(one.json['next'])}`);
   assert.deepEqual([...sessionsOf(one.json), ...sessionsOf(two.json)], ['a', 'b/ü', 'c']);
   assert.equal(two.json['next'], null);
+  const newest = await ask(t, router, '/trajectories?order=newest&limit=2');
+  const older = await ask(t, router, `/trajectories?order=newest&limit=2&after=${String(newest.json['next'])}`);
+  assert.deepEqual([...sessionsOf(newest.json), ...sessionsOf(older.json)], ['c', 'b/ü', 'a']);
   assert.deepEqual(sessionsOf((await ask(t, router, '/trajectories?version=9')).json), ['b/ü']);
   assert.deepEqual(sessionsOf((await ask(t, router, '/trajectories?group=g')).json), ['a']);
   assert.deepEqual(sessionsOf((await ask(t, router, '/trajectories?since=1970-01-01T00:01:00Z')).json), ['b/ü', 'c']);
   assert.equal((await ask(t, router, '/trajectories/a?session=b')).status, 400, 'the path names the session');
-  for (const wrong of ['limit=0', 'limit=5000', 'since=yesterday', 'format=csv', 'sesion=a', 'format=jsonl&limit=3']) {
+  for (const wrong of [
+    'limit=0',
+    'limit=5000',
+    'since=yesterday',
+    'format=csv',
+    'order=up',
+    'sesion=a',
+    'format=jsonl&limit=3',
+  ]) {
     const answer = await ask(t, router, `/trajectories?${wrong}`);
     assert.equal(answer.status, 400, wrong);
     assert.equal(answer.json['code'], 'bad_request');

@@ -177,6 +177,11 @@ for (const [name, make] of Object.entries(stores)) {
     assert.deepEqual(await list({ after: other.id }), [same.id]);
     assert.deepEqual(await list({ group: 'g' }), [first.id, other.id], 'any of its turns counts');
     assert.deepEqual(await list({ session: 'a' }), [first.id, same.id]);
+    const newest = { order: 'newest' } as const;
+    assert.deepEqual(await list({ ...newest, limit: 2 }), [same.id, other.id]);
+    assert.deepEqual(await list({ ...newest, after: other.id }), [first.id]);
+    assert.deepEqual(await list({ ...newest, session: 'a' }), [same.id, first.id]);
+    assert.deepEqual(await list({ ...newest, session: 'a', after: same.id }), [first.id]);
     const ids = async (tenant?: string) => (await turnsOf(store, 'a', tenant)).map(({ id }) => id);
     assert.deepEqual(await ids(), [first.id, same.id, later.id]);
     assert.deepEqual(await ids(''), [first.id, later.id]);

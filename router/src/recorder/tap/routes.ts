@@ -27,6 +27,7 @@ const listing = z.strictObject({
   min_reward: number.optional(),
   max_reward: number.optional(),
   label: z.string().optional(),
+  order: z.enum(['oldest', 'newest']).optional(),
   since: z
     .string()
     .transform((text) => readSince(text, Date.now()))

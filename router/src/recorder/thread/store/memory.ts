@@ -96,12 +96,13 @@ export class MemoryStore implements TrajectoryStore {
 
   sessions(query: SessionQuery): readonly SessionHead[] {
     const { after, limit } = query;
+    const sign = query.order === 'newest' ? -1 : 1;
     const heads: SessionHead[] = [];
     for (const { session, tenant, firstTurn, turns, outcome } of this.#sessions) {
-      const isWanted = (after === undefined || firstTurn > after) && wantsOutcome(query, outcome);
+      const isWanted = (after === undefined || sign * byText(firstTurn, after) > 0) && wantsOutcome(query, outcome);
       if (isWanted && turns.some((turn) => wants(query, turn))) heads.push({ session, tenant, firstTurn, outcome });
     }
-    return heads.toSorted((a, b) => byText(a.firstTurn, b.firstTurn)).slice(0, limit);
+    return heads.toSorted((a, b) => sign * byText(a.firstTurn, b.firstTurn)).slice(0, limit);
   }
 
   finish(name: SessionName, change: OutcomeChange, nowMs: number): number {

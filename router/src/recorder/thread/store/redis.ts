@@ -132,8 +132,7 @@ export class RedisStore implements TrajectoryStore {
     const ids: string[] = [];
     for (const key of keys) {
       const from = before === undefined ? '+' : `(${before}`;
-      const found = await this.#link.send(['ZREVRANGEBYLEX', key, from, '-', 'LIMIT', '0', String(limit)]);
-      ids.push(...(found as Buffer[]).map(text));
+      ids.push(...(await this.#rangeDown(key, from, limit)));
     }
     const newest = ids.sort((a, b) => (a < b ? 1 : -1)).slice(0, limit);
     const outlines: TurnOutline[] = [];
@@ -185,17 +184,21 @@ export class RedisStore implements TrajectoryStore {
     }
   }
 
-  /** All sessions after one, or those with a name, in the order of their first turns. */
-  async *#heads({ session, tenant, after }: SessionQuery): AsyncGenerator<SessionHead, undefined> {
+  /** All sessions after one, or those with a name, in the order of the query. */
+  async *#heads({ session, tenant, after, order }: SessionQuery): AsyncGenerator<SessionHead, undefined> {
+    const isNewestFirst = order === 'newest';
     if (session !== undefined) {
       const named = await this.#named({ session, tenant });
-      yield* named.filter(({ firstTurn }) => after === undefined || firstTurn > after);
+      const isAfter = ({ firstTurn }: SessionHead): boolean =>
+        after === undefined || (isNewestFirst ? firstTurn < after : firstTurn > after);
+      yield* (isNewestFirst ? named.toReversed() : named).filter(isAfter);
       return;
     }
     // Keys begin with a digit, all of which sort before the colon.
-    let from = after === undefined ? '-' : `(${after}\n:`;
+    let from = isNewestFirst ? '+' : '-';
+    if (after !== undefined) from = isNewestFirst ? `(${after}\n` : `(${after}\n:`;
     for (;;) {
-      const members = await this.#range(SESSIONS, from, PAGE);
+      const members = await (isNewestFirst ? this.#rangeDown(SESSIONS, from, PAGE) : this.#range(SESSIONS, from, PAGE));
       const keys = members.map((member) => member.slice(member.indexOf('\n') + 1));
       const outcomes = await this.#outcomes(keys);
       for (const [i, member] of members.entries()) {
@@ -231,6 +234,11 @@ export class RedisStore implements TrajectoryStore {
 
   async #range(key: string, from: string, limit: number): Promise<string[]> {
     const found = await this.#link.send(['ZRANGEBYLEX', key, from, '+', 'LIMIT', '0', String(limit)]);
+    return (found as Buffer[]).map(text);
+  }
+
+  async #rangeDown(key: string, from: string, limit: number): Promise<string[]> {
+    const found = await this.#link.send(['ZREVRANGEBYLEX', key, from, '-', 'LIMIT', '0', String(limit)]);
     return (found as Buffer[]).map(text);
   }
 }

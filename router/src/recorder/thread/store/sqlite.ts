@@ -100,12 +100,14 @@ export class SqliteStore implements TrajectoryStore {
   sessions(query: SessionQuery): readonly SessionHead[] {
     const { where, values } = conditions(query);
     const ended = outcomeConditions(query);
+    const isNewestFirst = query.order === 'newest';
+    ended.add(isNewestFirst ? 'f.id < ?' : 'f.id > ?', query.after);
     const sql = `SELECT f.id, f.session, f.tenant, o.finished_at_ms, o.reward, o.labels
       FROM turns f LEFT JOIN outcomes o ON o.session = f.session AND o.tenant = f.tenant
-      WHERE f.is_first = 1 AND f.id > ? AND ${ended.where.join(' AND ')} AND EXISTS
+      WHERE f.is_first = 1 AND ${ended.where.join(' AND ')} AND EXISTS
       (SELECT 1 FROM turns t WHERE t.session = f.session AND t.tenant = f.tenant AND ${where.join(' AND ')})
-      ORDER BY f.id LIMIT ?`;
-    const rows = this.#prepare(sql).all(query.after ?? '', ...ended.values, ...values, query.limit);
+      ORDER BY f.id ${isNewestFirst ? 'DESC' : 'ASC'} LIMIT ?`;
+    const rows = this.#prepare(sql).all(...ended.values, ...values, query.limit);
     return rows.map((row) => ({
       session: row['session'] as string,
       tenant: row['tenant'] as string,
@@ -265,7 +267,7 @@ function outcomeConditions({ finished, minReward, maxReward, label }: OutcomeQue
   add('o.reward >= ?', minReward);
   add('o.reward <= ?', maxReward);
   add('EXISTS (SELECT 1 FROM json_each(o.labels) l WHERE l.value = ?)', label);
-  return { where, values };
+  return { where, values, add };
 }
 
 const outcomeOfRow = (row: Row): SessionOutcome | null =>

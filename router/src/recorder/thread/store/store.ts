@@ -30,7 +30,9 @@ export interface SessionQuery extends OutcomeQuery {
   readonly version?: string | undefined;
   /** Unix ms. */
   readonly sinceMs?: number | undefined;
-  /** Sessions after the one with this first turn only. */
+  /** By the first turns of sessions; left out: oldest first. */
+  readonly order?: 'oldest' | 'newest' | undefined;
+  /** Only sessions that come after the one with this first turn, in that order. */
   readonly after?: string | undefined;
   readonly limit: number;
 }
@@ -72,7 +74,7 @@ export interface TrajectoryStore {
   /** A turn that is not there stays so. */
   amend(amendments: readonly TurnAmendment[]): Soon<void>;
   get(id: string): Soon<Turn | null>;
-  /** In the order of their first turns. */
+  /** In the order of their first turns, or in the reverse one. */
   sessions(query: SessionQuery): Soon<readonly SessionHead[]>;
   /** Stores the outcome of a session with its turns. @returns how many sessions have that name */
   finish(name: SessionName, change: OutcomeChange, nowMs: number): Soon<number>;
