@@ -21,18 +21,22 @@ function tokenizerFor(t: TestContext): string {
   return folder;
 }
 
+const authorization = (key: string): Record<string, string> => (key === '' ? {} : { authorization: `Bearer ${key}` });
+
 /** Chats are captured once the router knows what the engine is. */
-const untilKnown = (url: string): Promise<void> =>
+const untilKnown = (url: string, key = ''): Promise<void> =>
   until('the engine is known', async () => {
-    const { workers } = (await (await fetch(`${url}/workers`)).json()) as { workers: { engine: string | null }[] };
+    const { workers } = (await (await fetch(`${url}/workers`, { headers: authorization(key) })).json()) as {
+      workers: { engine: string | null }[];
+    };
     return workers.every(({ engine }) => engine !== null);
   });
 
-async function chat(url: string, session: string, content: string, maxTokens = 60): Promise<void> {
+async function chat(url: string, session: string, content: string, { maxTokens = 60, key = '' } = {}): Promise<void> {
   const messages = [{ role: 'user', content }];
   const response = await fetch(`${url}/v1/chat/completions`, {
     method: 'POST',
-    headers: { 'content-type': 'application/json', 'x-session-id': session },
+    headers: { 'content-type': 'application/json', 'x-session-id': session, ...authorization(key) },
     body: JSON.stringify({ model: 'sim', messages, max_tokens: maxTokens, logprobs: true }),
   });
   equal(response.status, 200, await response.text());
@@ -91,7 +95,7 @@ test('the newest trajectories come first, and earlier ones with a button', async
   const [engine] = await startEngines(t, 1);
   const url = await startRouter(t, '--worker-urls', engine!.url, '--tokenizer-path', tokenizerFor(t), '--capture-chat');
   await untilKnown(url);
-  for (let i = 0; i < 205; i++) await chat(url, `session-${i}`, 'Prove it.', 1);
+  for (let i = 0; i < 205; i++) await chat(url, `session-${i}`, 'Prove it.', { maxTokens: 1 });
   const { page } = await openPage(t, url, '#/tokens');
   const list = page.getByRole('navigation', { name: 'Trajectories' });
   await page.getByRole('region', { name: 'Tokens of session-204', exact: true }).waitFor();
@@ -100,6 +104,26 @@ test('the newest trajectories come first, and earlier ones with a button', async
   await list.getByRole('link', { name: 'session-0 ' }).waitFor();
   equal(await list.getByRole('link').count(), 205);
   equal(await list.getByRole('button').count(), 0);
+});
+
+test('sessions of two clients with one name are two trajectories', async (t) => {
+  const [engine] = await startEngines(t, 1);
+  const keys = ['--api-key', 'ONE', '--api-key', 'TWO', '--admin-api-key', 'ADMIN'];
+  const capture = ['--tokenizer-path', tokenizerFor(t), '--capture-chat'];
+  const url = await startRouter(t, '--worker-urls', engine!.url, ...keys, ...capture);
+  await untilKnown(url, 'ADMIN');
+  await chat(url, 'same', 'Alpha.', { maxTokens: 1, key: 'ONE' });
+  await chat(url, 'same', 'Omega.', { maxTokens: 1, key: 'TWO' });
+  const { page } = await openPage(t, url, '#/tokens', { expects: /401/ });
+  await page.getByLabel('Admin key').fill('ADMIN');
+  await page.keyboard.press('Enter');
+  const list = page.getByRole('navigation', { name: 'Trajectories' });
+  const tokens = page.locator('.tokens');
+  for (const [at, text] of ['Omega', 'Alpha'].entries()) {
+    await list.getByRole('link').nth(at).click();
+    await tokens.getByText(text).waitFor();
+    deepEqual([await tokens.count(), await list.locator('[aria-current]').count()], [1, 1]);
+  }
 });
 
 test('sessions of any name have their details and their tokens', async (t) => {

@@ -9,8 +9,12 @@ import type { View } from './views.ts';
 
 export const tokens: View = { id: 'tokens', title: 'Tokens', Show, isShown: (about) => about.captures };
 
-interface Listed {
+interface Name {
   readonly session: string;
+  /** The digest of the client's key; '': clients have no keys; null: of any client. */
+  readonly tenant: string | null;
+}
+interface Listed extends Name {
   readonly group: string;
   readonly turns: number;
   readonly tokens: number;
@@ -64,6 +68,18 @@ function useAnswer(path: string): { readonly value: unknown; readonly problem: s
   return answer?.path === path ? answer : { value: null, problem: '' };
 }
 
+/** In addresses, where a part is never empty. */
+const NO_TENANT = 'none';
+const partsOfName = ({ session, tenant }: Name): string[] => [session, tenant || NO_TENANT];
+
+/** Sessions of several clients may have one name. Links of other views do not know the client. */
+function chosenIn(list: readonly Listed[], [session, part]: readonly string[]): Name | undefined {
+  if (session === undefined) return list[0];
+  const tenant = part === NO_TENANT ? '' : part;
+  const found = list.find((each) => each.session === session && (tenant === undefined || each.tenant === tenant));
+  return found ?? { session, tenant: tenant ?? null };
+}
+
 const LIST = 'trajectories?order=newest&limit=200';
 
 function Show({ rest }: { readonly rest: readonly string[] }) {
@@ -71,25 +87,25 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
   if (problem !== '') return html`<p class="empty">${problem}</p>`;
   if (value === null) return html`<p class="empty">Loading the list …</p>`;
   const page = value as Page;
-  const session = rest[0] ?? page.trajectories[0]?.session;
-  if (session === undefined) return html`<p class="empty">No trajectory is recorded yet.</p>`;
+  const chosen = chosenIn(page.trajectories, rest);
+  if (chosen === undefined) return html`<p class="empty">No trajectory is recorded yet.</p>`;
   return html`<div class="swaps">
     <nav class="swap-list" aria-label="Trajectories">
-      <${Links} page=${page} session=${session} />
+      <${Links} page=${page} chosen=${chosen} />
     </nav>
-    <${Tokens} key=${session} session=${session} />
+    <${Tokens} key=${partsOfName(chosen).join(' ')} name=${chosen} />
   </div>`;
 }
 
 /** The trajectories of a page, and a button for the next page. */
-function Links({ page, session }: { readonly page: Page; readonly session: string }) {
+function Links({ page, chosen }: { readonly page: Page; readonly chosen: Name }) {
   const [isFollowed, follow] = useState(false);
   return html`${page.trajectories.map(
     (each) =>
       html`<a
-        key=${each.session}
-        href=${hrefOf('tokens', each.session)}
-        aria-current=${each.session === session ? 'true' : undefined}
+        key=${partsOfName(each).join(' ')}
+        href=${hrefOf('tokens', ...partsOfName(each))}
+        aria-current=${each.session === chosen.session && each.tenant === chosen.tenant ? 'true' : undefined}
       >
         <b>${each.session}</b> <span class="muted">${clock(each.started_at_ms)}</span>
         <span class="muted">${counted(each.turns, 'turn')}, ${counted(each.tokens, 'token')}</span>
@@ -99,19 +115,20 @@ function Links({ page, session }: { readonly page: Page; readonly session: strin
   ${
     page.next !== null &&
     (isFollowed
-      ? html`<${EarlierLinks} after=${page.next} session=${session} />`
+      ? html`<${EarlierLinks} after=${page.next} chosen=${chosen} />`
       : html`<button type="button" onClick=${() => follow(true)}>Earlier trajectories</button>`)
   }`;
 }
 
-function EarlierLinks({ after, session }: { readonly after: string; readonly session: string }) {
+function EarlierLinks({ after, chosen }: { readonly after: string; readonly chosen: Name }) {
   const { value, problem } = useAnswer(`${LIST}&after=${encodeURIComponent(after)}`);
   if (value === null) return html`<p class="muted">${problem || 'Loading the list …'}</p>`;
-  return html`<${Links} page=${value as Page} session=${session} />`;
+  return html`<${Links} page=${value as Page} chosen=${chosen} />`;
 }
 
-function Tokens({ session }: { readonly session: string }) {
-  const { value: answer, problem } = useAnswer(`trajectory?texts=true&session=${encodeURIComponent(session)}`);
+function Tokens({ name: { session, tenant } }: { readonly name: Name }) {
+  const query = new URLSearchParams({ texts: 'true', session, ...(tenant === null ? {} : { tenant }) });
+  const { value: answer, problem } = useAnswer(`trajectory?${query}`);
   if (problem !== '') return html`<p class="empty">${problem}</p>`;
   if (answer === null) return html`<p class="empty">Loading the trajectory …</p>`;
   const value = answer as Trajectory;
