@@ -114,6 +114,45 @@ test('a reader that is slow gets what a row is in the end, once', async (t) => {
   await Promise.all([reader.cancel(), other.cancel()]);
 });
 
+test('a reader that is slow with the rows gets each exchange once', async (t) => {
+  const { fleet, feed, listeners, tick } = start(t);
+  for (let i = 0; i < 500; i++) fleet.add(`http://127.0.0.1:${1_000 + i}`);
+  const reader = feed.read().getReader();
+  const other = feed.read().getReader();
+  await readTick(other);
+  const passTick = async (): Promise<void> => {
+    await tick();
+    await readTick(other);
+  };
+  let id = 0;
+  const end = (): void => {
+    const row = { id: String(id++) } as ExchangeRow;
+    for (const take of listeners) take(row);
+  };
+  await readTick(reader);
+  for (const worker of fleet.workers) fleet.begin(worker);
+  end();
+  await passTick();
+  // It has the first rows of this tick when the next tick passes.
+  await reader.read();
+  end();
+  await passTick();
+  const sent = [await readTick(reader)];
+  end();
+  await passTick();
+  sent.push(await readTick(reader));
+  const last = sent.map((events) => events.at(-1)!).filter((event) => 'tick' in event);
+  deepEqual(
+    last.flatMap(({ exchanges }) => exchanges.map((each) => each.id)),
+    ['0', '1', '2'],
+  );
+  deepEqual(
+    last.map(({ dropped }) => dropped),
+    [0, 0],
+  );
+  await Promise.all([reader.cancel(), other.cancel()]);
+});
+
 test('exchanges beyond those of a second are counted', async (t) => {
   const { feed, listeners, tick } = start(t);
   const reader = feed.read().getReader();

@@ -42,7 +42,9 @@ export class Feed {
     const { about, history } = this.#sources;
     let tick = -1;
     let points = 0;
-    let ended = running.endedCount;
+    /** Exchanges are sent up to this tick, and so many had ended by then. */
+    let sentTick = -1;
+    let ended = 0;
     for (;;) {
       await running.after(tick);
       if (!running.knows(tick)) tick = -1;
@@ -52,8 +54,10 @@ export class Feed {
       }
       const now = running.tick;
       for (const [name, table] of Object.entries(running.tables)) yield* rowEvents(name, table, tick);
-      const exchanges = tick < 0 ? running.past() : running.endedAfter(tick);
+      // While a slow reader took the rows there may have been further ticks.
+      const exchanges = tick < 0 ? running.past() : running.endedAfter(sentTick);
       const dropped = tick < 0 ? 0 : running.endedCount - ended - exchanges.length;
+      sentTick = running.tick;
       ended = running.endedCount;
       const head = JSON.stringify({
         tick: now,
