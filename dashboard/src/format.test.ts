@@ -29,6 +29,7 @@ const cases: readonly (readonly [text: string, expected: string])[] = [
   [shortUrl('http://10.0.0.7:8000@2'), '10.0.0.7:8000@2'],
   [counted(1, 'worker'), '1 worker'],
   [counted(3, 'worker'), '3 workers'],
+  [counted(null, 'worker'), '– workers'],
 ];
 
 for (const [text, expected] of cases) test(expected, () => equal(text, expected));

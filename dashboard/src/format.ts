@@ -44,6 +44,6 @@ export const clock = (unixMs: number): string => new Date(unixMs).toLocaleTimeSt
 /** The part of a worker's URL that differs: `10.0.0.7:8000@2`. */
 export const shortUrl = (url: string): string => url.replace(/^https?:\/\//, '');
 
-/** `1 worker`, `3 workers` */
-export const counted = (value: number, noun: string): string =>
+/** `1 worker`, `3 workers`, `– workers` */
+export const counted = (value: number | null, noun: string): string =>
   `${count(value)} ${noun}${value === 1 ? '' : noun.endsWith('s') ? 'es' : 's'}`;

@@ -118,3 +118,16 @@ test('sessions, groups, requests and tokens of a busy fleet; a session that move
     await phone.checkAccess();
   }
 });
+
+test('under a policy that reads no keys the state of sessions is unknown, and the page says why', async (t) => {
+  const [engine] = await startEngines(t, 1);
+  const url = await startRouter(t, '--worker-urls', engine!.url, '--policy', 'round_robin');
+  startLoad(t, url, 4);
+  for (const view of ['sessions', 'groups']) {
+    const { page } = await openPage(t, url, `#/${view}`);
+    await page.getByText("The router's policy reads no session keys").waitFor();
+    const rows = page.locator('tbody tr[id]');
+    await rows.first().waitFor();
+    equal(await rows.filter({ hasText: 'ended' }).count(), 0);
+  }
+});

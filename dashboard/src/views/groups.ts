@@ -6,6 +6,7 @@ import { UNKNOWN, duration } from '../format.ts';
 import { type Column, DataTable } from '../parts/data-table.ts';
 import { Filter } from '../parts/filter.ts';
 import { type Sort, matches } from '../parts/rows.ts';
+import { UnknownSessions, knowsSessions } from '../parts/unknown-sessions.ts';
 import { go } from '../shell/route.ts';
 import { type GroupProgress, type Lane, groupsOf, lanesOf } from './lanes.ts';
 import { TrainerFeed, feedText } from './trainer-feed.ts';
@@ -31,8 +32,12 @@ const slowest = ({ lanes }: GroupProgress): Lane | undefined =>
 const feedOf = ({ group }: GroupProgress): GroupRow | undefined =>
   [...state.groups.values()].findLast(({ group: name }) => name === group);
 
-const slowestText = (lane: Lane | undefined): string =>
-  lane === undefined ? 'all ended' : `${lane.isWaiting ? `▲ ${lane.row?.waits_for}: ` : ''}${lane.session}`;
+const slowestText = (lane: Lane | undefined, group: GroupProgress): string =>
+  lane === undefined
+    ? isOver(group)
+      ? 'all ended'
+      : UNKNOWN
+    : `${lane.isWaiting ? `▲ ${lane.row?.waits_for}: ` : ''}${lane.session}`;
 
 const columns: readonly Column<GroupProgress>[] = [
   {
@@ -48,10 +53,10 @@ const columns: readonly Column<GroupProgress>[] = [
     title: 'Ended',
     widthPx: 90,
     isNumber: true,
-    value: ({ ended, lanes }) => ended / lanes.length,
+    value: ({ ended, lanes }) => ended && ended / lanes.length,
     cell: ({ ended, lanes }) =>
       html`<span class="meter"
-        >${ended} of ${lanes.length}<i style=${{ width: `${(100 * ended) / lanes.length}%` }}></i
+        >${ended ?? UNKNOWN} of ${lanes.length}<i style=${{ width: `${(100 * (ended ?? 0)) / lanes.length}%` }}></i
       ></span>`,
   },
   {
@@ -86,11 +91,11 @@ const columns: readonly Column<GroupProgress>[] = [
     widthPx: 170,
     from: 'medium',
     value: (group) => slowest(group)?.session ?? null,
-    text: (group) => slowestText(slowest(group)),
+    text: (group) => slowestText(slowest(group), group),
     cell: (group) => {
       const lane = slowest(group);
       const tone = lane === undefined ? 'muted' : lane.isWaiting ? 'state is-warn' : '';
-      return html`<span title=${lane?.session} class=${tone}>${slowestText(lane)}</span>`;
+      return html`<span title=${lane?.session} class=${tone}>${slowestText(lane, group)}</span>`;
     },
   },
   {
@@ -113,7 +118,7 @@ function Lines({ group }: { readonly group: GroupProgress }) {
     ${shown.map((lane) => {
       const end = lane.row === null ? lane.bars.at(-1)!.to : last;
       const kind = lane.isWaiting ? 'is-wait' : lane.row === null ? 'is-ended' : 'is-open';
-      const text = `${lane.session}: ${lane.row === null ? 'ended' : lane.isWaiting ? 'waits' : 'open'}, ${duration((end - lane.bars[0]!.from) / 1000)}`;
+      const text = `${lane.session}: ${lane.row === null ? (lane.hasEnded === true ? 'ended' : 'state unknown') : lane.isWaiting ? 'waits' : 'open'}, ${duration((end - lane.bars[0]!.from) / 1000)}`;
       return html`<i
         class=${kind}
         title=${text}
@@ -126,21 +131,22 @@ function Lines({ group }: { readonly group: GroupProgress }) {
 function Show() {
   state.follow();
   const first = state.exchanges[0]?.at ?? state.at;
-  const all = groupsOf(lanesOf(state.exchanges, state.sessions, first, state.at), state.at);
+  const all = groupsOf(lanesOf(state.exchanges, state.sessions, first, state.at, knowsSessions()), state.at);
   const rows = all.filter((group) =>
     matches(
-      `${group.group} ${isOver(group) ? 'complete' : 'open'} ${group.waiting > 0 ? 'waiting' : ''}`,
+      `${group.group} ${isOver(group) ? 'complete' : group.ended === null ? '' : 'open'} ${group.waiting > 0 ? 'waiting' : ''}`,
       filter.value,
     ),
   );
   const chips = [
-    { word: 'open', count: all.filter((group) => !isOver(group)).length },
+    { word: 'open', count: all.filter((group) => group.ended !== null && !isOver(group)).length },
     { word: 'waiting', count: all.filter(({ waiting }) => waiting > 0).length },
     { word: 'complete', count: all.filter(isOver).length },
   ].filter((chip) => chip.count > 0);
   const shown = state.totals.value.feed === null ? columns.filter(({ id }) => id !== 'feed') : columns;
   return html`<section class="list" aria-label="Groups">
     <${TrainerFeed} />
+    <${UnknownSessions} />
     <${Filter} filter=${filter} label="Filter groups" shown=${rows.length} all=${all.length} chips=${chips} />
     <ul class="legend lanes-head" aria-label="Lines">
       <li><i class="lane-bar is-ended"></i>ended</li>

@@ -46,7 +46,7 @@ test('a turn is a bar from its worker on, after the time that it waited; a move 
     turn('s', 80_000, 5_000),
     turn('s', 90_000, 4_000, { held_ms: 1_000, worker: 'http://b', from: 'http://a', reason: 'moved: worker full' }),
   ];
-  const [lane] = lanesOf(turns, new Map([row('s')]), 70_000, NOW);
+  const [lane] = lanesOf(turns, new Map([row('s')]), 70_000, NOW, true);
   deepEqual(
     lane!.bars.map(({ from, to, worker, isWait, left }) => ({ from, to, worker, isWait, left })),
     [
@@ -60,7 +60,13 @@ test('a turn is a bar from its worker on, after the time that it waited; a move 
 });
 
 test('a request in flight reaches until now', () => {
-  const [lane] = lanesOf([], new Map([row('s', { in_flight: 1, phase: 'streaming', last: 95_000 })]), 70_000, NOW);
+  const [lane] = lanesOf(
+    [],
+    new Map([row('s', { in_flight: 1, phase: 'streaming', last: 95_000 })]),
+    70_000,
+    NOW,
+    true,
+  );
   const [bar] = lane!.bars;
   deepEqual([bar!.from, bar!.to, bar!.isWait, bar!.isRunning], [95_000, NOW, false, true]);
   equal(lane!.isWaiting, false);
@@ -69,7 +75,7 @@ test('a request in flight reaches until now', () => {
 test('a wait that lasts reaches from its begin until now, and says for what', () => {
   const waits = { in_flight: 0, phase: 'held', waits_text: 'KV cache space', waits_since: 95_000 } as const;
   const of = (more: Partial<SessionRow>) => {
-    const [lane] = lanesOf([turn('s', 90_000, 4_000)], new Map([row('s', { ...waits, ...more })]), 70_000, NOW);
+    const [lane] = lanesOf([turn('s', 90_000, 4_000)], new Map([row('s', { ...waits, ...more })]), 70_000, NOW, true);
     equal(lane!.isWaiting, true);
     const last = lane!.bars.at(-1)!;
     return [last.from, last.to, last.isWait, last.isRunning, last.text];
@@ -82,16 +88,27 @@ test('a wait that lasts reaches from its begin until now, and says for what', ()
 
 test('turns before the time that is shown, and sessions without a turn in it, have no lane', () => {
   const old = row('old', { last: 10_000 });
-  deepEqual(lanesOf([turn('gone', 10_000, 5_000)], new Map([old]), 70_000, NOW), []);
+  deepEqual(lanesOf([turn('gone', 10_000, 5_000)], new Map([old]), 70_000, NOW, true), []);
 });
 
 test('a group: ended and open sessions, and since when the tail lasts', () => {
   const turns = [turn('ended', 70_000, 5_000), turn('ended', 76_000, 4_000), turn('open', 71_000, 20_000)];
-  const [group, ...others] = groupsOf(lanesOf(turns, new Map([row('open')]), 0, NOW), NOW);
+  const [group, ...others] = groupsOf(lanesOf(turns, new Map([row('open')]), 0, NOW, true), NOW);
   deepEqual(others, []);
   const { lanes, ended, began, firstEnd, last } = group!;
   deepEqual(
     [lanes.map(({ session }) => session), ended, began, firstEnd, last],
     [['ended', 'open'], 1, 70_000, 80_000, NOW],
   );
+});
+
+test('if the router knows no sessions, no session counts as ended', () => {
+  const turns = [turn('one', 70_000, 5_000), turn('two', 71_000, 20_000)];
+  const lanes = lanesOf(turns, new Map(), 0, NOW, false);
+  deepEqual(
+    lanes.map(({ hasEnded }) => hasEnded),
+    [null, null],
+  );
+  const [group] = groupsOf(lanes, NOW);
+  deepEqual([group!.ended, group!.firstEnd, group!.last], [null, null, 91_000]);
 });

@@ -20,8 +20,10 @@ interface Turn {
 export interface Lane {
   readonly session: string;
   readonly group: string;
-  /** null: the session has ended, or the router has forgotten it. */
+  /** null: the router does not know the session. */
   readonly row: SessionRow | null;
+  /** The router does not know the session any more. null: it knows no sessions. */
+  readonly hasEnded: boolean | null;
   readonly bars: readonly Bar[];
   /** It waits for admission or for a worker. */
   readonly isWaiting: boolean;
@@ -41,12 +43,16 @@ export interface Bar {
   readonly text: string;
 }
 
-/** A lane for each session that has a turn, finished or in flight, from `fromMs` to `toMs`; those that were busy last come first. */
+/**
+ * A lane for each session that has a turn, finished or in flight, from `fromMs` to `toMs`; those that were busy last come first.
+ * @param areKnown the router knows the sessions of requests
+ */
 export function lanesOf(
   turns: readonly Turn[],
   sessions: ReadonlyMap<string, SessionRow>,
   fromMs: number,
   toMs: number,
+  areKnown: boolean,
 ): Lane[] {
   const bySession = Map.groupBy(
     turns.filter((turn) => turn.session !== null && turn.at + turn.ms >= fromMs),
@@ -57,13 +63,19 @@ export function lanesOf(
     if (row.in_flight > 0 || row.waits_since !== null || (row.last ?? 0) >= fromMs) names.add(name);
   }
   const lanes = Array.from(names, (session) =>
-    laneOf(session, bySession.get(session) ?? [], sessions.get(session), toMs),
+    laneOf(session, bySession.get(session) ?? [], sessions.get(session), toMs, areKnown),
   );
   const busyAt = ({ bars }: Lane): number => bars.at(-1)?.to ?? 0;
   return lanes.toSorted((a, b) => busyAt(b) - busyAt(a));
 }
 
-function laneOf(session: string, turns: readonly Turn[], row: SessionRow | undefined, nowMs: number): Lane {
+function laneOf(
+  session: string,
+  turns: readonly Turn[],
+  row: SessionRow | undefined,
+  nowMs: number,
+  areKnown: boolean,
+): Lane {
   const bars = turns.flatMap(barsOf);
   const waitsSince = row?.waits_since ?? null;
   const isWaiting = waitsSince !== null;
@@ -86,6 +98,7 @@ function laneOf(session: string, turns: readonly Turn[], row: SessionRow | undef
     session,
     group: row?.group ?? turns.at(-1)?.group ?? '',
     row: row ?? null,
+    hasEnded: row === undefined ? (areKnown ? true : null) : false,
     bars,
     isWaiting,
     hasMoved: bars.some(({ left }) => left !== null),
@@ -110,7 +123,8 @@ function barsOf(turn: Turn): Bar[] {
 export interface GroupProgress {
   readonly group: string;
   readonly lanes: readonly Lane[];
-  readonly ended: number;
+  /** null: not known of all of them. */
+  readonly ended: number | null;
   readonly waiting: number;
   readonly began: number;
   /** When the first session ended; null: none has. What comes after it is the tail. */
@@ -124,13 +138,13 @@ export function groupsOf(lanes: readonly Lane[], nowMs: number): GroupProgress[]
     ({ group }) => group,
   );
   return Array.from(groups, ([group, of]) => {
-    const ended = of.filter(({ row }) => row === null);
+    const ended = of.filter(({ hasEnded }) => hasEnded === true);
     const endOf = (lane: Lane): number => lane.bars.at(-1)!.to;
-    const isOpen = ended.length < of.length;
+    const isOpen = of.some(({ hasEnded }) => hasEnded === false);
     return {
       group,
       lanes: of.toSorted((a, b) => endOf(a) - endOf(b)),
-      ended: ended.length,
+      ended: of.some(({ hasEnded }) => hasEnded === null) ? null : ended.length,
       waiting: of.filter(({ isWaiting }) => isWaiting).length,
       began: Math.min(...of.map((lane) => lane.bars[0]!.from)),
       firstEnd: ended.length === 0 ? null : Math.min(...ended.map(endOf)),

@@ -8,6 +8,7 @@ import { Details } from '../parts/details.ts';
 import { type Fact, Facts } from '../parts/facts.ts';
 import { Filter } from '../parts/filter.ts';
 import { type Sort, matches } from '../parts/rows.ts';
+import { UnknownSessions, knowsSessions } from '../parts/unknown-sessions.ts';
 import { Turns, useExplanation } from '../parts/why.ts';
 import { WorkerLegend, colourOf, workerNumbers } from '../parts/worker-colours.ts';
 import { go, hrefOf } from '../shell/route.ts';
@@ -36,8 +37,8 @@ const phaseWords: Readonly<Record<string, string>> = {
 
 const waitedSecs = (since: number): number => Math.max(0, state.at - since) / 1000;
 
-function stateOf({ row }: Lane) {
-  if (row === null) return { rank: 4, tone: 'muted', text: 'ended' };
+function stateOf({ row, hasEnded }: Lane) {
+  if (row === null) return { rank: 4, tone: 'muted', text: hasEnded === true ? 'ended' : UNKNOWN };
   const { waits_since: since } = row;
   if (since !== null) {
     const waited = waitedSecs(since);
@@ -68,7 +69,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
   const rangeSecs = chosenSecs.value ?? (ranges.find(({ secs }) => secs >= knownSecs) ?? ranges.at(-1)!).secs;
   const from = to - rangeSecs * 1000;
   const numbers = workerNumbers();
-  const all = lanesOf(state.exchanges, state.sessions, from, to);
+  const all = lanesOf(state.exchanges, state.sessions, from, to, knowsSessions());
   const lanes = filter.value === '' ? all : all.filter((lane) => matches(wordsOf(lane), filter.value));
   const chips = [
     { word: 'waiting', count: all.filter(({ isWaiting }) => isWaiting).length },
@@ -77,6 +78,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
   const [open] = rest;
   return html`<div class=${open === undefined ? 'split' : 'split has-details is-wide'}>
     <section class="list" aria-label="Sessions">
+      <${UnknownSessions} />
       <${Filter} filter=${filter} label="Filter sessions" shown=${lanes.length} all=${all.length} chips=${chips} />
       <div class="lanes-head">
         <${WorkerLegend} numbers=${numbers} />
@@ -208,7 +210,7 @@ function SessionDetails({ session }: { readonly session: string }) {
   const { told, problem } = useExplanation(session, `${row?.turns} ${row?.in_flight} ${row?.phase}`);
   const facts: readonly Fact[] =
     row === undefined
-      ? [['State', 'ended, or unknown to the router']]
+      ? [['State', knowsSessions() ? 'ended, or unknown to the router' : UNKNOWN]]
       : [
           ...(row.waits_since === null ? [] : [['Waits', waitOf(row)] as const]),
           ['Worker', row.worker === null ? UNKNOWN : shortUrl(row.worker)],

@@ -68,7 +68,7 @@ interface Shown
 }
 
 async function dashboardSources(shown: Shown): Promise<FeedSources> {
-  const { meters, inFlight, admission, holdQueue, swaps, recorder, table, rows, recent } = shown;
+  const { meters, inFlight, admission, holdQueue, swaps, recorder, table, facts, rows, recent } = shown;
   const { History } = await import('../observe/history.ts');
   return {
     ...shown,
@@ -87,6 +87,7 @@ async function dashboardSources(shown: Shown): Promise<FeedSources> {
       swaps: swaps !== null,
       captures: recorder !== null,
     }),
+    knowsSessions: () => facts.readsKeys,
     lastExchanges: (count) => recent?.last(count) ?? [],
     exchanges: (take) => rows.listen({ isOn: true, take }),
   };

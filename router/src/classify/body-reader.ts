@@ -147,6 +147,11 @@ export class FactReader {
     this.#models = models;
   }
 
+  /** Whether the head of each request is read for a key. */
+  get readsKeys(): boolean {
+    return this.#needed.needs !== 'nothing' || this.#needed.needsModel || this.#models?.areSeveral === true;
+  }
+
   /** Calls `then` when all is known: at once, or when the body is complete. */
   prepare(x: Exchange, then: () => void): void {
     if (x.target !== null) return then();
@@ -154,7 +159,7 @@ export class FactReader {
     const { needs } = this.#needed;
     const models = this.#models?.areSeveral === true ? this.#models : null;
     const needsModel = this.#needed.needsModel || models !== null;
-    if (needs === 'nothing' && !needsModel) {
+    if (!this.readsKeys) {
       // Set by a plugin.
       if (x.key !== null) x.group = groupOf(x);
       return then();

@@ -13,6 +13,8 @@ export interface FeedSources extends WorkerSources, SessionSources {
   /** The groups that wait for a trainer; null: the plugin `feed` is not loaded. */
   readonly trainerFeed: TrainerFeed | null;
   readonly about: () => About;
+  /** Whether the router knows the sessions of requests. */
+  readonly knowsSessions: () => boolean;
   readonly history: History;
   readonly healthTimeoutMs: () => number;
   /** Passes the row of each exchange that ends. @returns stops it */
@@ -99,7 +101,7 @@ export class FeedTables {
   async #look(): Promise<void> {
     if (this.#isLooking) return;
     this.#isLooking = true;
-    const { swaps, homes, requests, sessionHeaders } = this.#sources;
+    const { swaps, homes, requests, sessionHeaders, knowsSessions } = this.#sources;
     const tick = this.tick + 1;
     this.#loads.ask();
     putWorkers(this.#sources, this.#loads, this.tables.workers, tick);
@@ -107,7 +109,7 @@ export class FeedTables {
     await this.#sessions.put(this.tables.sessions, tick);
     await this.#putGroups(tick);
     this.totals = {
-      sessions: homes.size,
+      sessions: knowsSessions() ? homes.size : null,
       moves: Object.fromEntries(homes.movesByReason),
       phases: this.#sessions.phases,
       waits: waitsOf(requests(), homes, sessionHeaders(), performance.now()),

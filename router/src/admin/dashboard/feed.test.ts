@@ -57,6 +57,7 @@ function start(t: TestContext): Scene {
     requests: () => [],
     sessionHeaders: () => [],
     healthTimeoutMs: () => 1_000,
+    knowsSessions: () => true,
     about: () => ({ version: '1', policies: [], started_at: 0, swaps: false, captures: false }),
     lastExchanges: (count) => ended.slice(-count),
     exchanges(take) {

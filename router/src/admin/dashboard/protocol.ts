@@ -114,7 +114,8 @@ export interface Rows {
 export type TableName = keyof Rows;
 
 export interface Totals {
-  readonly sessions: number;
+  /** null: not known, because no policy reads the keys of requests. */
+  readonly sessions: number | null;
   readonly moves: Readonly<Record<string, number>>;
   /** Requests in flight, by what they wait for. */
   readonly phases: Readonly<Partial<Record<Phase, number>>>;
