@@ -159,6 +159,10 @@ suite('the Helm chart', { skip }, () => {
     assert.equal(one(elsewhere, 'RoleBinding').metadata.namespace, 'engines');
   });
 
+  test('an upgrade replaces a pod that is not ready', async () => {
+    assert.equal(one(await manifests(), 'StatefulSet').spec!['podManagementPolicy'], 'Parallel');
+  });
+
   test('a router that asks for client certificates is probed by a connection', async () => {
     const probe = podOf(await manifests('--set', 'options.tls-client-ca-path=/tls/ca.pem')).containers[0]
       .readinessProbe;
