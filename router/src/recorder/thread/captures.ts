@@ -66,9 +66,6 @@ export abstract class Captures<Open extends OpenCapture> {
   /** No more of the response comes, and all turns of it were made. */
   protected close(_known: Open): void {}
 
-  /** The response has ended, or there is none. Turns of it may be made after this. */
-  protected leave(_known: Open): void {}
-
   /** Resolves when all responses that have ended by now are turns. */
   settled(): Promise<unknown> {
     return this.#last;
@@ -116,7 +113,6 @@ export abstract class Captures<Open extends OpenCapture> {
   #take(id: number): Open | null {
     const known = this.open.get(id) ?? null;
     this.open.delete(id);
-    if (known !== null) this.leave(known);
     return known;
   }
 

@@ -1,22 +1,30 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { chatAnswer } from '../../../../test/harness/chat-thread.ts';
 import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
 import { turnsIn } from '../../../../test/harness/turns.ts';
 import { writeTokenizer } from '../../../../../simulator/src/tokens/tokenizer-files.ts';
-import { encode } from '../../../../../simulator/src/tokens/tokenizer.ts';
+import { encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
+import type { Turn } from '../../shared/turn.ts';
 import { MemoryStore } from '../store/memory.ts';
 import { TurnWriter } from '../store/writer.ts';
 import { loadTokenizer } from '../tokens/load-tokenizer.ts';
 import { chatCalls } from './chat-calls.ts';
 import { newSessionId } from '../../shared/session-id.ts';
 
-async function callsOf(t: TestContext) {
+interface Given {
+  readonly store?: MemoryStore;
+  readonly memoryBytes?: number;
+}
+
+async function callsOf(t: TestContext, { store = new MemoryStore(1_000_000), memoryBytes = 1_000_000 }: Given = {}) {
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
   const loaded = await loadTokenizer(tokenizerPath);
-  const writer = new TurnWriter(new MemoryStore(1_000_000));
+  const writer = new TurnWriter(store);
   const removeStored = (): Promise<number> => Promise.resolve(0);
-  const calls = chatCalls({ tokenizer: () => loaded, tokenizerPath, dataDir: null, writer, files: null, removeStored });
+  const parts = { tokenizerPath, dataDir: null, writer, memoryBytes, files: null, removeStored };
+  const calls = chatCalls({ tokenizer: () => loaded, ...parts });
   calls.chatBegin({ equality: 'strict', request: {}, samples: 'ends' });
   const body = Buffer.from('{"messages":[{"role":"user","content":"Hello."}]}');
   const call = { body, engine: 'sglang' as const, maxModelLen: 0, takesIds: true, key: '', tenant: '' };
@@ -152,4 +160,64 @@ test('a response that is still in flight, and no other: the text of the request 
   await answer(9, ' of', true);
   const [turn] = await turns();
   assert.deepEqual([turn!.isAmbiguous ?? false, turn!.drift], [false, { kind: 'text', at: 0 }]);
+});
+
+/** A session whose answers are `often` in two tokens; tokenised again it is one. */
+async function oftenIn(t: TestContext, given: Given, messages: Record<string, object[]> = {}) {
+  const { chatOpen, call, captures, writer } = await callsOf(t, given);
+  let id = 0;
+  const ask = async (session: string, content: string): Promise<number> => {
+    (messages[session] ??= []).push({ role: 'user', content });
+    const body = Buffer.from(JSON.stringify({ messages: messages[session] }));
+    assert.equal((await chatOpen({ ...call, body, session, id: ++id, isInPath: false })).problem, null);
+    return id;
+  };
+  const answer = async (session: string, asked: number): Promise<void> => {
+    messages[session]!.push({ role: 'assistant', content: ' often' });
+    const response = [chatAnswer([...encode(' of'), ...encode('ten'), endOfTurn])];
+    const part = { request: null, isStream: false, isLast: true, isAwaited: false, expertsKey: null };
+    assert.equal(await captures.end({ ...part, id: asked, answer: response, facts }), '');
+  };
+  const turns = async (session: string): Promise<Turn[]> => {
+    await writer.flush();
+    return turnsIn(writer.store, session);
+  };
+  return { ask, answer, turns, drop: (asked: number) => captures.drop(asked) };
+}
+
+test('a session that could not be read when a turn was asked has that turn, and is continued exactly', async (t) => {
+  let isAway = false;
+  class AwayStore extends MemoryStore {
+    override get(id: string): Turn | null {
+      if (isAway) throw new Error('no connection');
+      return super.get(id);
+    }
+  }
+  const store = new AwayStore(1_000_000);
+  const messages = {};
+  const before = await oftenIn(t, { store }, messages);
+  await before.answer('s', await before.ask('s', 'One?'));
+  await before.turns('s');
+  // The router is started again.
+  const { ask, answer, turns } = await oftenIn(t, { store }, messages);
+  isAway = true;
+  const asked = await ask('s', 'Two?');
+  isAway = false;
+  await answer('s', asked);
+  await answer('s', await ask('s', 'Three?'));
+  const [, lost, next] = await turns('s');
+  assert.deepEqual(lost!.drift, { kind: 'lost', at: 0 });
+  assert.deepEqual([next!.parent, next!.keeps, next!.drift], [lost!.id, lost!.ids.length, null]);
+});
+
+test('a session that does not fit in memory beside requests in flight has the turn that was asked, and is continued exactly', async (t) => {
+  const { ask, answer, turns, drop } = await oftenIn(t, { memoryBytes: 4_000 });
+  const others = [];
+  for (let i = 0; i < 4; i++) others.push(await ask(`other ${i}`, 'Go.'));
+  const asked = await ask('s', 'One?');
+  for (const each of others) drop(each);
+  await answer('s', asked);
+  await answer('s', await ask('s', 'Two?'));
+  const [first, next] = await turns('s');
+  assert.deepEqual([next!.parent, next!.keeps, next!.drift], [first!.id, first!.ids.length, null]);
 });

@@ -46,8 +46,6 @@ export class ChatCaptures extends Captures<OpenChat> {
       const made = await this.#opened(id, asked);
       if ('problem' in made) return made;
       known = made;
-      // The session stays in memory until the response has come.
-      known.chat.open++;
       this.open.set(id, known);
     }
     const { request, promptIds } = known.turn;
@@ -82,6 +80,8 @@ export class ChatCaptures extends Captures<OpenChat> {
         const turn = await chat.ask(request, inFlight);
         chat.repeats.begin(key, call);
         const rest = { choices: choicesOf(request), turns: new Map<number, Turn>(), ...unanswered() };
+        // Turns of the response are added to this object, so it stays in memory until they are made: another one would not have them.
+        chat.open++;
         return { chat, turn, isExact: false, hidesExperts, key, call, ...rest };
       } catch (error) {
         chat.repeats.drop(key, call);
@@ -110,12 +110,9 @@ export class ChatCaptures extends Captures<OpenChat> {
     await chats.with(session, tenant, () => keepAnswer(response, known, answer, parts));
   }
 
-  protected override leave({ chat }: OpenChat): void {
-    chat.open--;
-  }
-
-  /** Not earlier: a repetition in between would find neither an answer nor a call in flight. */
+  /** Not earlier: a repetition in between would find neither an answer nor a call in flight, and the session would be read without its turns. */
   protected override close({ chat, key, call }: OpenChat): void {
+    chat.open--;
     chat.repeats.drop(key, call);
   }
 }
