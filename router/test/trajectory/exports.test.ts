@@ -86,6 +86,43 @@ test('a turn that another one shares only a beginning with ends a trajectory of 
   );
 });
 
+for (const finishReason of ['stop', 'tool_calls', '']) {
+  test(`a turn that leaves out the stop token before it goes on from that turn: finish reason '${finishReason}'`, async () => {
+    const common = { session: 's', finishReason };
+    const first = turnOf({ ...common, ...tokens({ ids: [1, 2, 0], sampledFrom: 1 }) });
+    const second = turnOf({ ...common, parent: first.id, keeps: 2, ...tokens({ ids: [3, 4, 0], sampledFrom: 1 }) });
+    const third = turnOf({ ...common, parent: second.id, keeps: 4, ...tokens({ ids: [5, 6, 0], sampledFrom: 1 }) });
+    const store = new MemoryStore(1e9);
+    store.put([first, second, third]);
+    const found = await lines(store);
+    assert.deepEqual(
+      found.map((line) => [line.tokens, line.loss_mask]),
+      [
+        [
+          [1, 2, 3, 4, 5, 6, 0],
+          [0, 1, 0, 1, 0, 1, 1],
+        ],
+      ],
+    );
+  });
+}
+
+test('a turn that leaves out the last token of one that was cut short does not go on from that turn', async () => {
+  for (const finishReason of ['length', 'abort']) {
+    const first = turnOf({ session: 's', finishReason, ...tokens({ ids: [1, 2, 3], sampledFrom: 1 }) });
+    const second = turnOf({ session: 's', parent: first.id, keeps: 2, ...tokens({ ids: [4], sampledFrom: 0 }) });
+    const store = new MemoryStore(1e9);
+    store.put([first, second]);
+    assert.deepEqual(
+      (await lines(store)).map((line) => line.tokens),
+      [
+        [1, 2, 3],
+        [1, 2, 4],
+      ],
+    );
+  }
+});
+
 test('each end of a tree of turns is a trajectory, whole from its beginning', async () => {
   const { store, turns } = branching();
   const [long, short] = await lines(store);

@@ -31,6 +31,9 @@ export const isExact = ({ turns }: Pick<Trajectory, 'turns'>): boolean => turns.
 /** Why turns make no whole trajectory. */
 export type Gap = 'a turn before it is gone' | 'a turn keeps more than there is before it';
 
+/** How turns end that may have a stop token at their end. '': a stream named the stop token, and its ids never came. */
+const STOPPED: ReadonlySet<string> = new Set(['stop', 'tool_calls', '']);
+
 /**
  * @returns the turns that nothing goes on from: each ends a trajectory. What shares only a beginning with a turn, or an earlier
  * place in it, does not go on from it; what leaves out the token at which it stopped does.
@@ -40,7 +43,7 @@ export function leavesOf(outlines: readonly TurnOutline[]): TurnOutline[] {
   for (const { parent, keeps } of outlines)
     if (parent !== null) kept.set(parent, Math.max(keeps, kept.get(parent) ?? 0));
   return outlines.filter(({ id, keeps, tokens, finishReason }) => {
-    const end = keeps + tokens - (finishReason === 'stop' ? 1 : 0);
+    const end = keeps + tokens - (STOPPED.has(finishReason) ? 1 : 0);
     return !kept.has(id) || kept.get(id)! < end;
   });
 }
