@@ -38,7 +38,7 @@ test('turnout swap with a router that has no swaps, and with a server that is no
   const [engine] = await startSims(t, ['vllm']);
   const router = await startTestRouter(t, { workerUrls: [engine!.url] });
   for (const [url, hint] of [
-    [router.url, /answered 404\. This router does not serve \/swap: is its option set\?/],
+    [router.url, /answered 404\. This router does not serve \/swap: that needs --swap-snapshots or deployments\./],
     [engine!.url, /answered 404\. Is this a turnout router\?/],
   ] as const) {
     const run = turnout(t, ['swap', 'step-1', '--url', url]);
