@@ -17,6 +17,8 @@ const kindsOf = (all: readonly Manifest[]): string =>
     .toSorted()
     .join(' ');
 
+const rolesOf = (all: readonly Manifest[]): Manifest[] => all.filter(({ kind }) => /^(Cluster)?Role$/.test(kind));
+
 suite('the Helm chart of an endpoint picker', { skip }, () => {
   test('helm lint reports nothing', async () => {
     const text = await helm(
@@ -33,13 +35,17 @@ suite('the Helm chart of an endpoint picker', { skip }, () => {
 
   test('a pool, two pickers of which one leads, and what they may do', async (t) => {
     const all = await manifests(...picker, ...set('picker.inferencePool.targetPorts={8000,8001}'));
-    assert.equal(kindsOf(all), 'ConfigMap Deployment InferencePool Role RoleBinding Service ServiceAccount');
+    assert.equal(
+      kindsOf(all),
+      'ConfigMap Deployment InferencePool Role Role RoleBinding RoleBinding Service ServiceAccount',
+    );
     assert.deepEqual(one(all, 'InferencePool').spec, {
       selector: { matchLabels: { app: 'vllm' } },
       targetPorts: [{ number: 8000 }, { number: 8001 }],
       endpointPickerRef: { name: 'turnout', port: { number: 9002 }, failureMode: 'FailClose' },
     });
-    assert.deepEqual(one(all, 'Role').rules, [
+    const [ofPods, ofLeader] = rolesOf(all);
+    assert.deepEqual(ofPods!.rules, [
       { apiGroups: [''], resources: ['pods'], verbs: ['list', 'watch'] },
       {
         apiGroups: ['inference.networking.k8s.io'],
@@ -47,6 +53,8 @@ suite('the Helm chart of an endpoint picker', { skip }, () => {
         resourceNames: ['turnout'],
         verbs: ['list', 'watch'],
       },
+    ]);
+    assert.deepEqual(ofLeader!.rules, [
       { apiGroups: ['coordination.k8s.io'], resources: ['leases'], verbs: ['create'] },
       {
         apiGroups: ['coordination.k8s.io'],
@@ -103,7 +111,33 @@ suite('the Helm chart of an endpoint picker', { skip }, () => {
       ),
     );
     assert.doesNotMatch(one(none, 'ConfigMap').data!['turnout.yaml']!, /pool-name/);
-    assert.doesNotMatch(JSON.stringify(one(none, 'Role').rules), /inferencepools/);
+    assert.doesNotMatch(JSON.stringify(rolesOf(none)), /inferencepools/);
+  });
+
+  test('the Lease is kept in the namespace of the release, wherever the engines are', async () => {
+    const namespaces = async (...values: string[]): Promise<unknown> =>
+      rolesOf(await manifests(...set('picker.enabled=true', 'picker.inferencePool.create=false', ...values))).map(
+        ({ kind, metadata }) => [kind, metadata.name, metadata.namespace ?? 'rl'],
+      );
+    const leader = ['Role', 'turnout-leader', 'rl'];
+    assert.deepEqual(await namespaces('picker.inferencePool.name=other', 'options.pool-namespace=engines'), [
+      ['Role', 'turnout', 'engines'],
+      leader,
+    ]);
+    const discovery = ['options.service-discovery=true', 'options.selector={app=engine}'];
+    assert.deepEqual(await namespaces(...discovery, 'options.service-discovery-namespace=engines'), [
+      ['Role', 'turnout', 'engines'],
+      leader,
+    ]);
+    assert.deepEqual(await namespaces(...discovery, 'options.service-discovery-namespace=*'), [
+      ['ClusterRole', 'rl-turnout', 'rl'],
+      leader,
+    ]);
+    assert.deepEqual(await namespaces('options.worker-urls={http://engine:8000}'), [leader]);
+    await assert.rejects(
+      manifests(...picker, ...set('options.pool-namespace=engines')),
+      /options\.pool-namespace: the chart creates the InferencePool in the namespace of the release/,
+    );
   });
 
   test('a pool without labels is refused with what to give', async () => {
