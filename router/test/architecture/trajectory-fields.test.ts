@@ -31,7 +31,7 @@ async function exported(): Promise<{ turns: Record<string, unknown>[]; versions:
   const store = new MemoryStore(1e9);
   store.put([full]);
   let text = '';
-  for await (const piece of toJsonl(walk(store, {}, noProgress()))) text += Buffer.from(piece).toString();
+  for await (const piece of toJsonl(walk(store, {}, noProgress(), true))) text += Buffer.from(piece).toString();
   return JSON.parse(text) as Awaited<ReturnType<typeof exported>>;
 }
 

@@ -137,7 +137,7 @@ export class Restore {
     if (treeOf(outline) === null || this.#placed(outline) !== null) return true;
     const line: Turn[] = [];
     for (let id: string | null = outline.id; id !== null;) {
-      const turn: Turn | null = line.length < MAX_LINE ? await this.#writer.store.get(id) : null;
+      const turn: Turn | null = line.length < MAX_LINE ? await this.#writer.store.get(id, false) : null;
       if (turn === null || treeOf(turn) === null) return false;
       if (this.#placed(turn) !== null) break;
       line.push(turn);
@@ -158,7 +158,7 @@ export class Restore {
 
   /** The end of a turn of another session. */
   async #elsewhere(id: string): Promise<PlacedEnd | null> {
-    const turn = await this.#writer.store.get(id);
+    const turn = await this.#writer.store.get(id, false);
     return turn === null ? null : this.#placed(turn);
   }
 

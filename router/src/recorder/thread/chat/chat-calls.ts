@@ -130,7 +130,7 @@ export function chatCalls({
         await writer.flush();
         const progress = noProgress();
         const isWanted = endsOf(ends, chat.tree, await turnsOf(writer.store, session, tenant));
-        const made = await encodeSamples(walk(writer.store, { session, tenant }, progress), wish, {
+        const made = await encodeSamples(walk(writer.store, { session, tenant }, progress, false), wish, {
           tokenizer: begun().rules.tokenizer,
           experts,
           sessionMetadata: sessionMetadata(chat),

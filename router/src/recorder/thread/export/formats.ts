@@ -6,12 +6,16 @@ import { toSafetensors } from './safetensors.ts';
 import type { Trajectory } from './trajectory.ts';
 import { type ExportProgress, type ExportQuery, walk } from './walk.ts';
 
-type Encode = (trajectories: AsyncIterable<Trajectory>, dataDir: string | null) => AsyncGenerator<Uint8Array>;
+interface Format {
+  readonly encode: (trajectories: AsyncIterable<Trajectory>, dataDir: string | null) => AsyncGenerator<Uint8Array>;
+  /** It has the requests and responses of turns whose tokens are known. */
+  readonly hasBodies: boolean;
+}
 
-const encoders: Readonly<Record<ExportFormat, Encode>> = {
-  jsonl: toJsonl,
-  parquet: toParquet,
-  safetensors: toSafetensors,
+const formats: Readonly<Record<ExportFormat, Format>> = {
+  jsonl: { encode: toJsonl, hasBodies: true },
+  parquet: { encode: toParquet, hasBodies: false },
+  safetensors: { encode: toSafetensors, hasBodies: false },
 };
 
 /** The bytes of an export, made at the pace of the reader. */
@@ -20,5 +24,6 @@ export function exportBytes(
   { format, query, dataDir }: { format: ExportFormat; query: ExportQuery; dataDir: string | null },
   progress: ExportProgress,
 ): AsyncGenerator<Uint8Array> {
-  return encoders[format](walk(store, query, progress), dataDir);
+  const { encode, hasBodies } = formats[format];
+  return encode(walk(store, query, progress, hasBodies), dataDir);
 }

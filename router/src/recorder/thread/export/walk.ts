@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import {
   type SessionHead,
   type SessionQuery,
@@ -33,18 +34,26 @@ export const noProgress = (): ExportProgress => ({
 
 const SESSIONS_AT_ONCE = 100;
 
-/** Trajectories one by one, session by session: one of them is in memory, and the outline of its session. */
+/** For how long turns are read before other calls of the thread run. */
+const BUSY_MS = 5;
+
+/**
+ * Trajectories one by one, session by session: one of them is in memory, and the outline of its session.
+ * @param needsBodies false: turns whose tokens are known have no request and no response
+ */
 export async function* walk(
   store: TrajectoryStore,
   query: ExportQuery,
   progress: ExportProgress,
+  needsBodies: boolean,
 ): AsyncGenerator<Trajectory> {
+  const lines = new Lines(store, needsBodies);
   let after: string | undefined;
   for (;;) {
     const heads = await store.sessions({ ...query, limit: SESSIONS_AT_ONCE, after });
     for (const head of heads) {
       progress.sessions++;
-      yield* walkSession(store, head, query, progress);
+      yield* walkSession(store, lines, head, query, progress);
     }
     if (heads.length < SESSIONS_AT_ONCE) return;
     after = heads.at(-1)!.firstTurn;
@@ -53,6 +62,7 @@ export async function* walk(
 
 async function* walkSession(
   store: TrajectoryStore,
+  lines: Lines,
   { session, tenant, outcome }: SessionHead,
   query: ExportQuery,
   progress: ExportProgress,
@@ -62,7 +72,7 @@ async function* walkSession(
   const unreadable = new Set<string>();
   for (const leaf of leavesOf(outlines)) {
     if (!lineOf(leaf, byId).some((turn) => wants(query, turn))) continue;
-    const turns = await readLine(store, leaf.id);
+    const turns = await lines.read(leaf.id);
     const made = turns === null ? 'a turn before it is gone' : assemble(turns, outcome);
     if (typeof made === 'string') {
       progress.leftOut[made] = (progress.leftOut[made] ?? 0) + 1;
@@ -89,16 +99,44 @@ function lineOf(leaf: TurnOutline, byId: ReadonlyMap<string, TurnOutline>): Turn
   return line;
 }
 
-/** All turns up to this one, which may begin in other sessions; null: one of them is gone. */
-async function readLine(store: TrajectoryStore, id: string): Promise<Turn[] | null> {
-  const line: Turn[] = [];
-  const seen = new Set<string>();
-  for (let next: string | null = id; next !== null;) {
-    const turn: Turn | null = seen.has(next) ? null : await store.get(next);
-    if (turn === null) return null;
-    seen.add(next);
-    line.push(turn);
-    next = turn.parent;
+/** Reads the turns of trajectories, which may be many and large, and lets other calls of the thread run meanwhile. */
+class Lines {
+  readonly #store: TrajectoryStore;
+  readonly #needsBodies: boolean;
+  #sinceMs = performance.now();
+
+  constructor(store: TrajectoryStore, needsBodies: boolean) {
+    this.#store = store;
+    this.#needsBodies = needsBodies;
   }
-  return line.toReversed();
+
+  /** All turns up to this one, which may begin in other sessions; null: one of them is gone. */
+  async read(id: string): Promise<Turn[] | null> {
+    const line: Turn[] = [];
+    const seen = new Set<string>();
+    for (let next: string | null = id; next !== null;) {
+      const turn: Turn | null = seen.has(next) ? null : await this.#get(next, false);
+      if (turn === null) return null;
+      seen.add(next);
+      line.push(turn);
+      next = turn.parent;
+    }
+    line.reverse();
+    if (!this.#needsBodies) return line;
+    // From the first turn on: a request is unpacked with the one before it, which is at hand then.
+    for (const [i, bare] of line.entries()) {
+      const turn = await this.#get(bare.id, true);
+      if (turn === null) return null;
+      line[i] = turn;
+    }
+    return line;
+  }
+
+  async #get(id: string, needsBodies: boolean): Promise<Turn | null> {
+    if (performance.now() - this.#sinceMs >= BUSY_MS) {
+      await setImmediate();
+      this.#sinceMs = performance.now();
+    }
+    return this.#store.get(id, needsBodies);
+  }
 }

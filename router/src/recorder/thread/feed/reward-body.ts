@@ -48,7 +48,7 @@ export async function readReward(
 /** The trajectory that ends with the newest turn; null: the session has none. */
 async function newestOf(store: TrajectoryStore, { session, tenant }: SessionName): Promise<Trajectory | null> {
   let newest: Trajectory | null = null;
-  for await (const trajectory of walk(store, { session, tenant }, noProgress()))
+  for await (const trajectory of walk(store, { session, tenant }, noProgress(), false))
     if (newest === null || trajectory.id > newest.id) newest = trajectory;
   return newest;
 }

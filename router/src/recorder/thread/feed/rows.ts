@@ -73,7 +73,7 @@ export async function deliveredGroup(group: Group, parts: RowParts): Promise<Del
     const progress = noProgress();
     const query = { session: member.session, tenant: group.tenant };
     let found = 0;
-    for await (const trajectory of walk(store, query, progress)) {
+    for await (const trajectory of walk(store, query, progress, false)) {
       rows.push(await rowOf(trajectory, member, details, names, parts));
       found++;
     }

@@ -115,3 +115,13 @@ test('turns whose bases lead back to them have no request, and say so; those aft
   );
   assert.equal(textOf(found[3]!), String(requestOf(2)));
 });
+
+test('a turn is read without its bodies where they are not needed, but not one whose tokens are not known', async () => {
+  const store = new PackingStore(new MemoryStore(1e9));
+  const bodies = { request: requestOf(1), answer: requestOf(2) };
+  const [exact, text] = [turnOf(bodies), turnOf({ ...bodies, isExact: false })];
+  await store.put([exact, text]);
+  const [bare, whole] = [await store.get(exact.id, false), await store.get(text.id, false)];
+  assert.deepEqual([bare!.request, bare!.answer, bare!.ids], [null, null, exact.ids]);
+  assert.deepEqual([whole!.request, whole!.answer], [bodies.request, bodies.answer]);
+});

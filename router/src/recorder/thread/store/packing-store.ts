@@ -50,9 +50,10 @@ export class PackingStore implements TrajectoryStore {
     return this.#inner.amend(amendments);
   }
 
-  async get(id: string): Promise<Turn | null> {
+  async get(id: string, needsBodies = true): Promise<Turn | null> {
     const turn = await this.#inner.get(id);
-    return turn === null ? null : this.#whole(turn);
+    if (turn === null) return null;
+    return needsBodies || turn.isExact === false ? this.#whole(turn) : { ...turn, request: null, answer: null };
   }
 
   sessions(query: SessionQuery) {

@@ -73,7 +73,8 @@ export interface TrajectoryStore {
   put(turns: readonly Turn[]): Soon<void>;
   /** A turn that is not there stays so. */
   amend(amendments: readonly TurnAmendment[]): Soon<void>;
-  get(id: string): Soon<Turn | null>;
+  /** @param needsBodies false: the request and the response of a turn whose tokens are known may be left out */
+  get(id: string, needsBodies?: boolean): Soon<Turn | null>;
   /** In the order of their first turns, or in the reverse one. */
   sessions(query: SessionQuery): Soon<readonly SessionHead[]>;
   /** Stores the outcome of a session with its turns. @returns how many sessions have that name */

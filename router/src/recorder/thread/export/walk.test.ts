@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import { type SentMessage, startChatThread } from '../../../../test/harness/chat-thread.ts';
+import { turnOf } from '../../../../test/harness/turns.ts';
+import { encode } from '../../../../../simulator/src/tokens/tokenizer.ts';
+import type { ExportFormat } from '../../shared/export-formats.ts';
+import type { Turn } from '../../shared/turn.ts';
+import { MemoryStore } from '../store/memory.ts';
+import { PackingStore } from '../store/packing-store.ts';
+import { exportBytes } from './formats.ts';
+import { noProgress } from './walk.ts';
+
+const TURNS = 100;
+/** Counts what is read of a store: a request that is unpacked with others has those read too. */
+const countReads = (t: TestContext) => t.mock.method(MemoryStore.prototype, 'get').mock;
+
+/** A store with a chat of many turns, each with all that was said before; as another process finds it. */
+async function longChat(): Promise<PackingStore> {
+  const inner = new MemoryStore(1e9);
+  const turns: Turn[] = [];
+  for (let i = 0; i < TURNS; i++) {
+    const request = Buffer.from(JSON.stringify({ said: Array.from({ length: i + 1 }, (_, n) => `${n} `.repeat(100)) }));
+    const parent = turns.at(-1) ?? null;
+    turns.push(turnOf({ session: 'a', parent: parent?.id ?? null, keeps: 4 * i, request, answer: request }));
+  }
+  await new PackingStore(inner).put(turns);
+  return new PackingStore(inner);
+}
+
+async function exported(store: PackingStore, format: ExportFormat): Promise<Buffer> {
+  const pieces: Uint8Array[] = [];
+  const order = { format, query: {}, dataDir: null };
+  for await (const piece of exportBytes(store, order, noProgress())) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
+for (const format of ['parquet', 'safetensors'] as const) {
+  test(`${format}: each turn of a long chat is read once, and no request is unpacked`, async (t) => {
+    const store = await longChat();
+    const reads = countReads(t);
+    await exported(store, format);
+    assert.equal(reads.callCount(), TURNS);
+  });
+}
+
+test('jsonl: each request of a long chat is unpacked once, with the one before it', async (t) => {
+  const store = await longChat();
+  const reads = countReads(t);
+  const { turns } = JSON.parse((await exported(store, 'jsonl')).toString()) as { turns: { request: string }[] };
+  assert.equal(reads.callCount(), 2 * TURNS, 'once for the line of turns, once for the bodies');
+  assert.equal((JSON.parse(turns.at(-1)!.request) as { said: string[] }).said.length, TURNS);
+});
+
+test('the samples of a long chat are read without its requests', async (t) => {
+  const { calls, turn } = await startChatThread(t);
+  let messages: SentMessage[] = [];
+  for (let i = 0; i < TURNS; i++)
+    ({ messages } = await turn('a', [...messages, { role: 'user', content: `${i} `.repeat(100) }], encode('Yes.')));
+  const reads = countReads(t);
+  const samples = await calls.chatSamples({ session: 'a', tenant: '', maxTokens: 0, metadata: {} });
+  assert.ok(typeof samples !== 'string' && samples.length > 0);
+  assert.equal(reads.callCount(), TURNS);
+});
+
+test('other calls of the thread run while an export reads turns', async (t) => {
+  const store = await longChat();
+  let nowMs = 0;
+  t.mock.method(performance, 'now', () => (nowMs += 10));
+  let others = 0;
+  let isOver = false;
+  const other = (): void => {
+    others++;
+    if (!isOver) setImmediate(other);
+  };
+  setImmediate(other);
+  await exported(store, 'safetensors');
+  isOver = true;
+  assert.ok(others >= TURNS, `${others} others`);
+});
