@@ -54,7 +54,7 @@ const queued = z.object({
 });
 
 /** A signal that waits for the end of a swap. */
-export type QueuedSignal = z.output<typeof queued>;
+type QueuedSignal = z.output<typeof queued>;
 
 export type EngineRecord = z.output<typeof engine>;
 

@@ -17,7 +17,7 @@ export const hasAdapter = ({ models }: Worker): boolean => models?.has(SWAPPED_A
 export const wholeOf = async ({ identity, path, under }: LoadableSnapshot): Promise<string | null> =>
   path !== null && (await isAdapter(path)) ? (under?.identity ?? null) : identity;
 
-export interface LoadCall extends WeightCall {
+interface LoadCall extends WeightCall {
   /** The identity of the whole weights that the engine has afterwards; null: those of before. */
   readonly whole: string | null;
 }
@@ -54,7 +54,7 @@ export async function loadCalls(
   const hasWhole = whole !== null && whole === under?.identity;
   if (!hasWhole && under?.path == null) return null;
   const replace = adapters.replace(SWAPPED_ADAPTER, path!, had && hasWhole).map((call) => ({ ...call, whole: null }));
-  return { calls: hasWhole ? replace : [...toWhole(under!), ...replace], setsLabel: false, changesModels: true };
+  return { calls: hasWhole ? replace : [...toWhole(under), ...replace], setsLabel: false, changesModels: true };
 }
 
 /** Whether requests in flight must end before the engine is paused: it unloads the adapter that they use. */

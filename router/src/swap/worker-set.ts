@@ -1,13 +1,14 @@
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { SwapSignal } from './deployment-list.ts';
-import { EngineSwap, type LoadableSnapshot, type SwapOrder } from './engine-swap.ts';
+import { EngineSwap, type SwapOrder } from './engine-swap.ts';
 import { UNSET, identityOf } from '../engines/weight-label.ts';
 import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
 import { mustDrain, wholeOf } from './load-calls.ts';
 import type { Ledger, LedgerEntry } from './ledger.ts';
 import { type SwapState, type Transition, phasesOf } from './plan.ts';
+import { SnapshotPlaces } from './snapshot-places.ts';
 
 export interface WorkerSetOptions {
   /** Where engines find a snapshot: a path with {identity}. */
@@ -16,8 +17,6 @@ export interface WorkerSetOptions {
   /** Whether the worker is one of the set. */
   readonly has: (worker: Worker) => boolean;
 }
-
-const ASK_TIMEOUT_MS = 10_000;
 
 type Order = SwapSignal & {
   readonly transition: Transition;
@@ -32,6 +31,7 @@ type Order = SwapSignal & {
 export class WorkerSet {
   readonly options: WorkerSetOptions;
   readonly ledger: Ledger;
+  readonly places: SnapshotPlaces;
   /** By URL, in the order in which they joined. */
   readonly engines = new Map<string, SwapEngine>();
   /** A trainer has paused engines of the set past `/swap`. */
@@ -57,6 +57,7 @@ export class WorkerSet {
     this.options = options;
     this.#table = table;
     this.ledger = ledger;
+    this.places = new SnapshotPlaces(options, ledger);
     const { last } = ledger;
     this.#interrupted = last?.endedAt === null ? last : null;
     this.#left = ledger.unfinished();
@@ -151,20 +152,9 @@ export class WorkerSet {
     return this.#table.parts.state.flush();
   }
 
-  #identityBefore(entry: LedgerEntry): string {
-    const { identity } = this.ledger.before(entry) ?? this.ledger.start;
-    return identity ?? this.options.baseIdentity;
-  }
-
-  /** The whole weights of engines that have the snapshot of a swap. @param entry null: none was loaded */
-  #wholeOf(entry: LedgerEntry | null): string {
-    const { whole, identity } = entry ?? this.ledger.start;
-    return whole ?? identity ?? this.options.baseIdentity;
-  }
-
   #orderToUndo(entry: LedgerEntry): Order {
-    const identity = this.#identityBefore(entry);
-    const whole = this.#wholeOf(this.ledger.before(entry));
+    const identity = this.places.identityBefore(entry);
+    const whole = this.places.wholeOf(this.ledger.before(entry));
     return { identity, whole, reset: 'all', transition: entry.transition, mover: 'router', undoes: true };
   }
 
@@ -175,7 +165,7 @@ export class WorkerSet {
     return (
       engines.length > 0 &&
       (current?.identity ?? this.options.baseIdentity) === identity &&
-      engines.every((each) => isAt(each, identity, this.#wholeOf(current)))
+      engines.every((each) => isAt(each, identity, this.places.wholeOf(current)))
     );
   }
 
@@ -184,26 +174,10 @@ export class WorkerSet {
     return this.ledger.find(identity)?.hasLoaded === true;
   }
 
-  /** Where an engine of the set finds these weights. @param whole what is under them, if they are an adapter. Left out: as the ledger has it */
-  snapshot(identity: string, engine: SwapEngine, whole?: string | null): LoadableSnapshot {
-    const entry = this.ledger.find(identity);
-    // A trainer may have stored what it sent.
-    const path = entry?.path ?? this.pathOf(identity);
-    const below = whole === undefined ? this.#wholeOf(entry) : whole;
-    const under = below === null || below === identity ? null : this.snapshot(below, engine, null);
-    return { identity, path: path === '' ? engine.bootPath : path, under };
-  }
-
-  /** Where engines find a snapshot; '' for the weights that they were started with. */
-  pathOf(identity: string): string {
-    const { baseIdentity, snapshots } = this.options;
-    return identity === baseIdentity ? '' : snapshots.replaceAll('{identity}', identity);
-  }
-
   async #run(order: Order): Promise<void> {
     const { log, live } = this.#table.parts;
-    const { identity, transition, reset, mover, whole = this.#wholeOf(this.ledger.current) } = order;
-    const path = mover === 'trainer' ? null : (order.path ?? this.pathOf(identity));
+    const { identity, transition, reset, mover, whole = this.places.wholeOf(this.ledger.current) } = order;
+    const path = mover === 'trainer' ? null : (order.path ?? this.places.pathOf(identity));
     const beganMs = performance.now();
     const entry = this.ledger.add({ identity, path, transition, reset, mover, whole }, Date.now());
     this.#running = entry;
@@ -249,8 +223,8 @@ export class WorkerSet {
   }
 
   #swap(engine: SwapEngine, entry: LedgerEntry, { transition, mover }: Order): Promise<void> {
-    const previous = engine.snapshot === null ? null : this.snapshot(engine.snapshot, engine, engine.whole);
-    const target = this.snapshot(entry.identity, engine);
+    const previous = engine.snapshot === null ? null : this.places.of(engine.snapshot, engine, engine.whole);
+    const target = this.places.of(entry.identity, engine);
     const swap = this.#start(engine, {
       transition,
       drains: mover === 'router' && mustDrain(engine),
@@ -277,39 +251,36 @@ export class WorkerSet {
   async bring(engine: SwapEngine, version: string | null): Promise<EngineSwap | 'held' | null> {
     const { baseIdentity } = this.options;
     const holds = identityOf(version, baseIdentity);
-    await this.#findBootPath(engine, holds);
+    await this.places.findBootPath(engine, holds);
     const interrupted = this.#interruptedAt(engine);
     const leftAt = this.#left.get(engine.url) ?? null;
     this.#left.delete(engine.url);
     const wanted = interrupted ?? this.ledger.wanted;
     engine.isLabelled = version === holds;
-    const before = interrupted === null ? null : this.#identityBefore(interrupted);
+    const before = interrupted === null ? null : this.places.identityBefore(interrupted);
     const isUndone = interrupted?.isUndone === true;
     const identity =
       (isUndone ? before : wanted?.identity) ?? (engine.isLabelled ? holds : (this.#majority() ?? holds));
     // Half-written weights have the version of before.
-    const isWhole = interrupted === null && leftAt === null && engine.phase !== 'quarantined';
+    const areComplete = interrupted === null && leftAt === null && engine.phase !== 'quarantined';
     const name = version ?? UNSET;
+    const hasKeptName = name === engine.keptName;
     // It was not restarted, unless it was started with this name.
-    if (isWhole && name === engine.keptName && (name !== UNSET || wanted === null)) {
-      this.unnamed(engine, name);
-      engine.error = null;
-      engine.namespaces.apply(wanted ?? this.ledger.start);
-      return null;
-    }
-    const target = this.snapshot(identity, engine);
-    if (isWhole && holds === identity) {
-      engine.snapshot = identity;
+    const areUnnamed = hasKeptName && (name !== UNSET || wanted === null);
+    const target = this.places.of(identity, engine);
+    if (areComplete && (areUnnamed || holds === identity)) {
       engine.whole = await wholeOf(target);
-      this.ledger.noteKeptName(engine.url, null);
+      engine.snapshot = identity;
+      if (areUnnamed) this.unnamed(engine, name);
+      else this.ledger.noteKeptName(engine.url, null);
       engine.error = null;
       engine.namespaces.apply(wanted ?? this.ledger.start);
       return null;
     }
     const hasLoaded = interrupted === null ? leftAt === 'label' || leftAt === 'resume' : interrupted.mover === 'router';
     const hasTarget = hasLoaded && !isUndone && holds === identity;
-    const isKnown = isWhole && version !== null && name !== engine.keptName;
-    const whole = hasTarget || isKnown ? await wholeOf(this.snapshot(holds, engine)) : null;
+    const isKnown = areComplete && version !== null && !hasKeptName;
+    const whole = hasTarget || isKnown ? await wholeOf(this.places.of(holds, engine)) : null;
     if (engine.isHeldByTrainer) return 'held';
     engine.whole = whole;
     return this.#start(engine, {
@@ -318,7 +289,7 @@ export class WorkerSet {
       mover: isUndone ? 'router' : (interrupted?.mover ?? 'router'),
       target,
       // Only an engine that took part in an interrupted swap may go back to what the fleet had before it.
-      previous: before === null ? null : this.snapshot(before, engine),
+      previous: before === null ? null : this.places.of(before, engine),
       weights: 'unknown',
       hasTarget,
     });
@@ -343,15 +314,6 @@ export class WorkerSet {
     }
     // One that an earlier router has left.
     if (this.#running === null && !this.isHeld && phases.has('serving') && !phases.has('warming')) this.#runWaiting();
-  }
-
-  /** Engines that report a path report that of the last load: the first one counts. */
-  async #findBootPath(engine: SwapEngine, holds: string): Promise<void> {
-    const { ledger, options } = this;
-    if (holds === options.baseIdentity) {
-      engine.bootPath = await engine.readPath(ASK_TIMEOUT_MS);
-      if (engine.bootPath !== null) ledger.noteBootPath(engine.url, engine.bootPath);
-    } else engine.bootPath ??= engine.kind === 'sglang' ? ledger.bootPathOf(engine.url) : '';
   }
 
   /** The swap in which the engine was when an earlier router ended. */

@@ -8,6 +8,7 @@ import { startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
+const both = (each: readonly string[]): (readonly string[])[] => [each, each];
 const LOAD = { vllm: '/collective_rpc', sglang: '/update_weights_from_disk' } as const;
 
 /** Engines whose snapshots are directories: `lora-…` have an adapter, `step-…` whole weights. */
@@ -28,7 +29,7 @@ for (const kind of ['vllm', 'sglang'] as const) {
   test(`${kind}: an engine that goes back to an adapter loads the whole weights under it first`, async (t) => {
     const { engines, post, swap, untilOver, router, had, states } = await start(t, kind);
     await swap('lora-1');
-    deepEqual(engines.map(had), Array(2).fill(['sim', 'lora-1']));
+    deepEqual(engines.map(had), both(['sim', 'lora-1']));
     const failing = engines.find(({ url }) => url === router.fleet.workers[0]!.url)!;
     const other = engines.find((engine) => engine !== failing)!;
     failing.core.faults.add(LOAD[kind], 'fail_half');
@@ -39,19 +40,19 @@ for (const kind of ['vllm', 'sglang'] as const) {
     ]);
 
     await swap('lora-1');
-    deepEqual(engines.map(had), Array(2).fill(['step-2', 'lora-1']), 'the same adapter on the weights of the fleet');
-    deepEqual(await states(), Array(2).fill(['serving', 'lora-1']));
+    deepEqual(engines.map(had), both(['step-2', 'lora-1']), 'the same adapter on the weights of the fleet');
+    deepEqual(await states(), both(['serving', 'lora-1']));
 
     await post('/swap', { identity: 'step-3' });
     await until('they load', () => engines.every(({ core }) => core.paused));
     await fetch(`${router.url}/swap`, { method: 'DELETE' });
     await untilOver();
-    deepEqual(engines.map(had), Array(2).fill(['step-2', 'lora-1']));
-    deepEqual(await states(), Array(2).fill(['serving', 'lora-1']));
+    deepEqual(engines.map(had), both(['step-2', 'lora-1']));
+    deepEqual(await states(), both(['serving', 'lora-1']));
 
     for (const { core } of engines) core.faults.calls.length = 0;
     await swap('lora-2');
-    deepEqual(engines.map(had), Array(2).fill(['step-2', 'lora-2']));
+    deepEqual(engines.map(had), both(['step-2', 'lora-2']));
     for (const { core } of engines)
       deepEqual(
         core.faults.calls.filter((path) => path === LOAD[kind]),
@@ -70,7 +71,7 @@ for (const kind of ['vllm', 'sglang'] as const) {
     await until('it is gone', () => router.fleet.get(dying!.url)!.problem === 'ECONNREFUSED');
     const [back] = await startSims(t, [kind], { port: dying!.port });
     await until('it serves', async () => (await states()).every(([state]) => state === 'serving'));
-    deepEqual([steady!, back!].map(had), Array(2).fill(['step-2', 'lora-1']));
+    deepEqual([steady!, back!].map(had), both(['step-2', 'lora-1']));
     await router.close();
 
     const options = { swapSnapshots: `${folder}/{identity}`, dataDir, ...fast };
@@ -78,7 +79,7 @@ for (const kind of ['vllm', 'sglang'] as const) {
     await until('models are known', () => after.router.fleet.workers.every(({ models }) => models?.has('hot-load')));
     for (const { core } of [steady!, back!]) core.faults.calls.length = 0;
     await after.swap('lora-2');
-    deepEqual([steady!, back!].map(had), Array(2).fill(['step-2', 'lora-2']));
+    deepEqual([steady!, back!].map(had), both(['step-2', 'lora-2']));
     for (const { core } of [steady!, back!])
       deepEqual(
         core.faults.calls.filter((path) => path === LOAD[kind]),

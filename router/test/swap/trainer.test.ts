@@ -137,6 +137,8 @@ async function startBare(t: TestContext, kind: 'vllm' | 'sglang') {
   return { ...scene, engines };
 }
 
+const byName = (a: string, b: string): number => (a < b ? -1 : 1);
+
 const bare = {
   sglang: { pause: '/pause_generation', resume: '/continue_generation', body: { mode: 'in_place' } },
   vllm: { pause: '/pause?mode=keep&clear_cache=false', resume: '/resume', body: {} },
@@ -380,7 +382,7 @@ for (const isHalf of [false, true]) {
       await call(resume);
     };
     const snapshots = async () =>
-      (await status()).workers.map(({ state, snapshot }) => (state === 'serving' ? snapshot : state)).toSorted();
+      (await status()).workers.map(({ state, snapshot }) => (state === 'serving' ? snapshot! : state)).toSorted(byName);
     await step([TENSORS, { weight_version: '5' }]);
     deepEqual(await snapshots(), ['5', '5']);
     const { faults } = engines[1]!.core;

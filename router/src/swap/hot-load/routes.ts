@@ -113,7 +113,7 @@ export class HotLoadRoutes {
     const order = {
       identity,
       delta: delta!,
-      directory: set.pathOf(identity),
+      directory: set.places.pathOf(identity),
       sourceUrl: c.req.header(SOURCE_URL) ?? '',
     };
     this.#builds.begin(
