@@ -100,6 +100,13 @@ class RouterTest(unittest.TestCase):
             with Router(config=config, port=0, prometheus_port=0, admin_api_key_file=str(keys)) as router:
                 self.assertEqual([each["policy"] for each in router.policies()], ["random"])
 
+    def test_a_router_with_its_keys_in_a_file_of_options_is_controlled(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            config = Path(folder) / "turnout.yaml"
+            config.write_text("api-key: [DATA]\nadmin-api-key: [ADMIN]\n", encoding="utf-8")
+            with Router(config=config, port=0, prometheus_port=0) as router:
+                self.assertEqual(router.list_workers(), [])
+
     def test_over_tls_it_trusts_its_own_certificate(self) -> None:
         openssl = shutil.which("openssl", path=os.defpath)
         if openssl is None:
@@ -113,6 +120,10 @@ class RouterTest(unittest.TestCase):
                 self.assertEqual(router.list_workers(), [])
                 with self.assertRaises(httpx.ConnectError):
                     Client(router.url).list_workers()
+            config = Path(folder) / "turnout.yaml"
+            config.write_text(f"tls-cert-path: {cert}\ntls-key-path: {key}\n", encoding="utf-8")
+            with Router(config=config, port=0, prometheus_port=0) as router:
+                self.assertEqual(router.list_workers(), [])
 
     def test_it_ends_with_a_python_that_is_killed(self) -> None:
         run = script(

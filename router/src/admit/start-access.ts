@@ -6,14 +6,27 @@ import { KeySet } from './keys.ts';
 import { isLoopback } from './known-hosts.ts';
 import { type PageGuardParts, pageGuard } from './page-guard.ts';
 
+/** Throws an error for the user if a key file can't be read. */
+function keySetsOf(config: Config) {
+  return {
+    dataKeys: new KeySet({ keys: config.apiKey ?? [], file: config.apiKeyFile, option: '--api-key-file' }),
+    adminKeys: new KeySet({
+      keys: config.adminApiKey ?? [],
+      file: config.adminApiKeyFile,
+      option: '--admin-api-key-file',
+    }),
+  };
+}
+
+/** A key with which the router can be controlled; null: it needs none. */
+export function controlKeyOf(config: Config): string | null {
+  const { dataKeys, adminKeys } = keySetsOf(config);
+  return adminKeys.first || dataKeys.first || null;
+}
+
 /** Reads keys, and makes the checks of them. Throws an error for the user if a key file can't be read. */
 export function startAccess(config: Config) {
-  const dataKeys = new KeySet({ keys: config.apiKey ?? [], file: config.apiKeyFile, option: '--api-key-file' });
-  const adminKeys = new KeySet({
-    keys: config.adminApiKey ?? [],
-    file: config.adminApiKeyFile,
-    option: '--admin-api-key-file',
-  });
+  const { dataKeys, adminKeys } = keySetsOf(config);
   const hasAdminPort = config.adminPort !== undefined;
   const isGuarded = !dataKeys.isEmpty || !adminKeys.isEmpty || hasAdminPort;
   const isOpen = !isGuarded && config.tlsClientCaPath === undefined && !isLoopback(config.host);

@@ -10,8 +10,8 @@ interface Parent {
 const VARIABLE = 'TURNOUT_PARENT_FD';
 
 /**
- * The parent, if it passed a socket and named its descriptor in `TURNOUT_PARENT_FD`. The router reports its address, or
- * why it could not start. The system closes the parent's end of the socket however the parent ends, even by `kill -9`,
+ * The parent, if it passed a socket and named its descriptor in `TURNOUT_PARENT_FD`. The router reports its address
+ * and how to control it, or why it could not start. The system closes the parent's end of the socket however the parent ends, even by `kill -9`,
  * so the router can end with it.
  */
 function findParent(env: NodeJS.ProcessEnv): Parent | null {

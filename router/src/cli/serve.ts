@@ -1,3 +1,5 @@
+import { resolve } from 'node:path';
+import { controlKeyOf } from '../admit/start-access.ts';
 import { ConfigError } from '../config/load.ts';
 import { startRouter } from '../router.ts';
 import type { ReadConfig } from './configured.ts';
@@ -45,7 +47,9 @@ export async function serve(readConfig: ReadConfig, companions?: Companions): Pr
   process.on('SIGINT', () => stop(0));
   const { url, metricsUrl, adminUrl } = await started;
   process.on('uncaughtException', (error) => report('uncaught exception', error));
-  parent?.tell({ url, metricsUrl, adminUrl });
+  // Where options come from a file, the parent does not know them.
+  const certificate = config.tlsCertPath === undefined ? null : resolve(config.tlsCertPath);
+  parent?.tell({ url, metricsUrl, adminUrl, controlKey: controlKeyOf(config), certificate });
   void parent?.gone.then(() => isStopping || stop(0));
   if (!isStopping) companions?.start(() => isStopping || stop(1));
 }

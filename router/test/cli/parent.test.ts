@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { writeFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { program } from '../harness/program.ts';
 
 /** A router that was given a socket to its parent. */
@@ -26,6 +29,19 @@ test('a parent process gets the address of the router, which ends with it', { ti
   for (const each of [`${url}/liveness`, String(metricsUrl)]) assert.equal((await fetch(each)).status, 200);
   socket.destroy();
   assert.equal(await ended, 0);
+});
+
+test('a parent process gets what it needs to control the router', { timeout: 60_000 }, async (t) => {
+  const folder = temporaryFolder(t);
+  const file = join(folder, 'turnout.yaml');
+  const keys = join(folder, 'admin.keys');
+  writeFileSync(file, `api-key: [DATA]\nadmin-api-key-file: ${keys}\nport: 0\nprometheus-port: 0\n`);
+  writeFileSync(keys, '# who controls it\nADMIN\n');
+  const { firstLine } = child(t, ['--config', file]);
+  const { url, controlKey, certificate } = (await firstLine) as Record<string, string | null>;
+  assert.equal(certificate, null);
+  const headers = { authorization: `Bearer ${controlKey}` };
+  assert.equal((await fetch(`${url}/workers`, { headers })).status, 200);
 });
 
 test('a parent process gets the reason why the router does not start', { timeout: 60_000 }, async (t) => {

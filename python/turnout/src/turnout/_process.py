@@ -55,7 +55,8 @@ class RouterProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self, timeout_secs: float) -> Mapping[str, str | None]:
-        """Starts the router and returns once it listens, with its addresses: `url`, `metricsUrl`, `adminUrl`.
+        """Starts the router and returns once it listens, with its addresses (`url`, `metricsUrl`, `adminUrl`), a key that
+        may control it (`controlKey`), and its `certificate`.
 
         Raises `RouterError` when it does not start, or not in time.
         """

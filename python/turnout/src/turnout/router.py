@@ -6,7 +6,6 @@ import difflib
 import os
 import ssl
 from collections.abc import Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -38,7 +37,7 @@ class Router(Client):
         words = [] if config is None else ["--config", os.fspath(config)]
         self._process = RouterProcess(["serve", *words], self._environment)
         self._metrics_url = ""
-        super().__init__("", api_key=_control_key({**os.environ, **self._environment}))
+        super().__init__("")
 
     @property
     def url(self) -> str:
@@ -68,7 +67,8 @@ class Router(Client):
         self._url = _from_here(told["url"] or "")
         self._metrics_url = _from_here(told["metricsUrl"] or "")
         self._control_url = _from_here(told["adminUrl"] or "") or self._url
-        certificate = self._environment.get("TURNOUT_TLS_CERT_PATH")
+        self._api_key = told["controlKey"]
+        certificate = told["certificate"]
         if certificate is not None:
             self._verify = _trust_in(certificate)
         return self
@@ -112,19 +112,6 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple, set, frozenset)):
         return ",".join(map(str, value))
     return str(value)
-
-
-def _control_key(environment: Mapping[str, str]) -> str | None:
-    """The first admin key."""
-    for name in ("TURNOUT_ADMIN_API_KEY", "TURNOUT_API_KEY"):
-        keys = environment.get(name, "").replace(",", " ").split()
-        file = environment.get(f"{name}_FILE")
-        if not keys and file is not None and os.path.exists(file):
-            lines = (line.strip() for line in Path(file).read_text(encoding="utf-8").splitlines())
-            keys = [line for line in lines if line and not line.startswith("#")]
-        if keys:
-            return keys[0]
-    return None
 
 
 def _from_here(url: str) -> str:
