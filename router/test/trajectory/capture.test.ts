@@ -142,7 +142,7 @@ test('a store that takes nothing is in the log: as it begins, when it is over, a
   lines.length = 0;
   await fails('b');
   await router.close();
-  assert.match(lines.at(-1)!, /"lost":1,.*trajectory store is failing: the last turns are lost/);
+  assert.match(lines.at(-1)!, /"lost":1,.*trajectory store is failing: the last turns or ends are lost/);
 });
 
 test('what is evicted before its session is over is in the log', async (t) => {
