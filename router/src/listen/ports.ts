@@ -118,12 +118,12 @@ export class Ports {
     // The last one: by the time that it accepts requests nothing keeps the router from starting.
     const dataAt = await listenOr(() => this.data.listen(requests), `--port ${port}`, `--host ${host}`);
     const scheme = this.data.isTls ? 'https' : 'http';
-    const urlOf = (on: string, at: number) => `${scheme}://${on.includes(':') ? `[${on}]` : on}:${at}`;
+    const placeOf = (on: string, at: number) => `${on.includes(':') ? `[${on}]` : on}:${at}`;
     return {
-      url: urlOf(host, dataAt),
+      url: `${scheme}://${placeOf(host, dataAt)}`,
       /** null: the data port takes control requests. */
-      adminUrl: adminAt === null ? null : urlOf(adminHost, adminAt),
-      metricsUrl: `http://${prometheusHost}:${metrics}/metrics`,
+      adminUrl: adminAt === null ? null : `${scheme}://${placeOf(adminHost, adminAt)}`,
+      metricsUrl: `http://${placeOf(prometheusHost, metrics)}/metrics`,
     };
   }
 

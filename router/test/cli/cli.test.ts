@@ -51,6 +51,14 @@ test('a host that does not exist is named, and not the port', async (t) => {
   }
 });
 
+test('addresses of IPv6 may have the brackets of a URL', async (t) => {
+  const hosts = ['--host', '[::1]', '--admin-host', '[::1]', '--prometheus-host', '[::1]'];
+  const run = turnout(t, [...hosts, '--port', '0', '--admin-port', '0', '--prometheus-port', '0']);
+  const [, metrics] = await run.says(/metrics on (http:\/\/\[::1\]:\d+\/metrics)/);
+  const [, url] = await run.says(/listening on (http:\/\/\[::1\]:\d+)/);
+  for (const each of [`${url}/liveness`, String(metrics)]) assert.equal((await fetch(each)).status, 200);
+});
+
 test('a start without workers says how to add them, and one without keys on all addresses that it is open', async (t) => {
   const ports = ['--port', '0', '--prometheus-port', '0'];
   const bare = turnout(t, ports);

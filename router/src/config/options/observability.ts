@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { count, flag, headerName, inGroup, port, share } from './option.ts';
+import { address, count, flag, headerName, inGroup, port, share } from './option.ts';
 
 /** Headers that the router must not copy between requests and responses. */
 const reserved =
@@ -32,7 +32,7 @@ export const observabilityOptions = {
     'Port of GET /metrics, which the main port serves, too; 0 picks a free one.',
     { needsRestart: true },
   ),
-  prometheusHost: option('<address>', z.string().default('127.0.0.1'), 'Address of --prometheus-port.', {
+  prometheusHost: option('<address>', address.default('127.0.0.1'), 'Address of --prometheus-port.', {
     needsRestart: true,
   }),
 

@@ -56,6 +56,8 @@ export const innerSchema = (schema: z.ZodType): z.ZodType => {
   return schema instanceof z.ZodPipe ? innerSchema(schema.in as z.ZodType) : schema;
 };
 
+/** An address to listen on. Launchers pass one of IPv6 with the brackets that it has in URLs: slime and miles do. */
+export const address = z.string().overwrite((text) => text.replace(/^\[(.*)\]$/, '$1'));
 export const port = z.int().min(0).max(65_535);
 export const secs = z
   .number()

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { count, flag, inGroup, port } from './option.ts';
+import { address, count, flag, inGroup, port } from './option.ts';
 
 const option = inGroup('Endpoint picker');
 
@@ -10,7 +10,7 @@ export const pickerOptions = {
     'Serve as endpoint picker of a Kubernetes gateway, or of any Envoy, on this port (gRPC, ext_proc); 0 picks a free one.',
     { needsRestart: true },
   ),
-  pickerHost: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address of --picker-port.', {
+  pickerHost: option('<address>', address.min(1).default('127.0.0.1'), 'Address of --picker-port.', {
     needsRestart: true,
   }),
   pickerHealthPort: option(

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { file, flag, inGroup, list, port } from './option.ts';
+import { address, file, flag, inGroup, list, port } from './option.ts';
 
 const option = inGroup('Security');
 const tls = inGroup('TLS');
@@ -49,7 +49,7 @@ export const securityOptions = {
     'Serve the control API and control paths on this port only; 0 picks a free one.',
     { needsRestart: true },
   ),
-  adminHost: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address of --admin-port.', {
+  adminHost: option('<address>', address.min(1).default('127.0.0.1'), 'Address of --admin-port.', {
     needsRestart: true,
   }),
   workerAllow: option(

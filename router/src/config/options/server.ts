@@ -1,10 +1,9 @@
-import * as z from 'zod';
-import { count, flag, inGroup, port, secs } from './option.ts';
+import { address, count, flag, inGroup, port, secs } from './option.ts';
 
 const option = inGroup('Server');
 
 export const serverOptions = {
-  host: option('<address>', z.string().min(1).default('127.0.0.1'), 'Address to listen on.', {
+  host: option('<address>', address.min(1).default('127.0.0.1'), 'Address to listen on.', {
     needsRestart: true,
     isCommon: true,
   }),
