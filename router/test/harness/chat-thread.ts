@@ -57,11 +57,12 @@ export async function startChatThread(t: TestContext, options: Partial<RecorderO
     const { input_ids: ids } = JSON.parse(Buffer.from(opened.body).toString()) as { input_ids: number[] };
     return { id, ids };
   };
-  const close = async (opened: number, answer: Buffer, isStream = false): Promise<void> => {
+  /** @param isLast false: more of the stream follows */
+  const close = async (opened: number, answer: Buffer, isStream = false, isLast = true): Promise<void> => {
     const asked = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
     const name = { session: '', tenant: '', group: '', worker: '', model: '', path: '/v1/chat/completions' };
     const facts = { ...name, startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
-    const part = { isStream, isLast: true, answer: [answer], expertsKey: null };
+    const part = { isStream, isLast, answer: [answer], expertsKey: null };
     const call = {
       kind: 'chat',
       id: opened,

@@ -13,6 +13,7 @@ import type { Turn } from '../../shared/turn.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';
 import { Captures, type EndedResponse, unanswered } from '../captures.ts';
 import type { HeapLimits } from '../heap-limits.ts';
+import { ChoiceEvents } from '../read/choice-events.ts';
 import { EncodingRefused } from '../tokens/in-lanes.ts';
 import type { Chats } from './chats.ts';
 import { Claims } from './claims.ts';
@@ -79,7 +80,8 @@ export class ChatCaptures extends Captures<OpenChat> {
       try {
         const turn = await chat.ask(request, inFlight);
         chat.repeats.begin(key, call);
-        const rest = { choices: choicesOf(request), turns: new Map<number, Turn>(), ...unanswered() };
+        const answer = { events: new ChoiceEvents(), turns: new Map<number, Turn>(), ...unanswered() };
+        const rest = { choices: choicesOf(request), ...answer };
         // Turns of the response are added to this object, so it stays in memory until they are made: another one would not have them.
         chat.open++;
         return { chat, turn, isExact: false, hidesExperts, key, call, ...rest };

@@ -4,7 +4,7 @@ import { filesOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import { knownSpans } from '../../../weights/known-versions.ts';
-import { readChatAnswer } from '../read/read-answer.ts';
+import { readChatAnswer, readEndedChoices } from '../read/read-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';
 import type { EndedResponse } from '../captures.ts';
 import type { ChatCaptures } from './chat-captures.ts';
@@ -31,14 +31,22 @@ export async function keepAnswer(
   const { chat, turn, isExact, call, key } = known;
   if (chat.isRemoved) return;
   const tensorsOf = (sample: ChatSample, tokens: number) => keptTensors(files, expertsKey, sample, tokens);
-  const samples = readChatAnswer(isStream, answer, pieces, isLast).map((sample) => ({
+  // At the end all choices are read: what came after their ends belongs to them too.
+  const read = isLast
+    ? readChatAnswer(isStream, answer, pieces)
+    : readEndedChoices(
+        known.events.ended(answer, (index) => known.turns.has(index)),
+        pieces,
+      );
+  const samples = read.map((sample) => ({
     ...sample,
     known: knownSpans(sample, isStream, answer, facts.asked.changes),
   }));
   const isSample = ({ isTorn, ids }: ChatSample): boolean => !isTorn || (isLast && ids.length > 0);
   const fresh = samples.filter((sample) => !known.turns.has(sample.index) && isSample(sample));
   // All of its text has come, though perhaps not all ids.
-  const isWhole = (isLast || samples.length >= known.choices) && samples.every((sample) => !isCut(sample));
+  const isWhole =
+    (isLast || known.turns.size + samples.length >= known.choices) && samples.every((sample) => !isCut(sample));
   // Values that were cut out are not in the copy, and a truncated response is not kept: a repeated call is sent to an engine again.
   const callKey = expertsKey === null && isWhole ? key : '';
   const kept = { answer, callKey };

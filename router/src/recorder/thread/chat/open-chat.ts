@@ -1,6 +1,7 @@
 import type { ChatRequest } from '../../shared/chat-request.ts';
 import type { ChatName, Turn } from '../../shared/turn.ts';
 import { type OpenCapture, areLate } from '../captures.ts';
+import type { ChoiceEvents } from '../read/choice-events.ts';
 import type { OpenTurn } from './chat-session.ts';
 import type { Claim } from './claims.ts';
 
@@ -10,6 +11,8 @@ export interface OpenChat extends Claim, OpenCapture {
   isExact: boolean;
   readonly hidesExperts: boolean;
   readonly choices: number;
+  /** Of the response so far. */
+  readonly events: ChoiceEvents;
   /** Made of the response so far, by the numbers of their choices. */
   readonly turns: Map<number, Turn>;
 }

@@ -5,6 +5,7 @@ import { type Answer, Unreadable } from '../../../generation/delta.ts';
 import { Json } from '../../../kit/json-members.ts';
 import { objectStarts } from '../../../kit/sse.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
+import type { EndedChoices } from './choice-events.ts';
 import { textOf } from './message.ts';
 import { type ChatSample, readChat } from './read-chat.ts';
 import { readGenerate } from './read-generate.ts';
@@ -85,8 +86,18 @@ export function readChatAnswer(
 ): readonly ChatSample[] {
   const answers = chatAnswers(isStream, bytes);
   const isWhole = !isStream || (DONE.test(bytes.toString('latin1')) && answers.every(({ error }) => error === null));
-  if (isWhole) return readChat(answers);
-  const { answers: left, ends, finished } = mended(answers, pieces, !isLast);
+  return isWhole ? readChat(answers) : readTruncated({ answers, others: [] }, pieces, !isLast);
+}
+
+/** The choices of a stream that have ended, while more of it is awaited. Throws `Unreadable`. */
+export const readEndedChoices = (ended: EndedChoices, pieces: TokenPieces): readonly ChatSample[] =>
+  readTruncated(ended, pieces, true);
+
+function readTruncated({ answers, others }: EndedChoices, pieces: TokenPieces, mayAssume: boolean): ChatSample[] {
+  const { answers: left, ends, finished } = mended(answers, pieces, mayAssume);
   if (left.length === 0 && ends.size === 0) return [];
-  return readChat(left, ends).map((sample) => ({ ...sample, isTorn: !finished.has(sample.index) }));
+  // What an event says of a single choice is not about one of several, though only one is read.
+  const all = new Map([...ends, ...others.map((index) => [index, 'abort'] as const)]);
+  const samples = readChat(left, all).filter(({ index }) => !others.includes(index));
+  return samples.map((sample) => ({ ...sample, isTorn: !finished.has(sample.index) }));
 }
