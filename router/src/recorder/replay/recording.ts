@@ -11,7 +11,14 @@ export interface RecordedCall {
   readonly startedAtMs: number;
   readonly body: Buffer;
   /** A turn each: of several prompts or choices (`n`), all that were exported. */
-  readonly samples: readonly { readonly turn: string; readonly ids: readonly number[] }[];
+  readonly samples: readonly RecordedSample[];
+}
+
+export interface RecordedSample {
+  readonly turn: string;
+  readonly ids: readonly number[];
+  /** It was truncated: more may have been sampled. */
+  readonly isCut: boolean;
 }
 
 interface JsonTurn {
@@ -23,6 +30,7 @@ interface JsonTurn {
   readonly ttft_ms: number | null;
   readonly generation_ms: number;
   readonly sampled: readonly number[];
+  readonly finish_reason?: string | null;
   readonly request?: string;
   readonly request_base64?: string;
 }
@@ -66,7 +74,11 @@ export async function readRecording(file: string): Promise<Recording> {
       path,
       startedAtMs,
       body: base64 === undefined ? Buffer.from(request!) : Buffer.from(base64, 'base64'),
-      samples: own.map(({ id, sampled }) => ({ turn: id, ids: sampled })),
+      samples: own.map(({ id, sampled, finish_reason: finish }) => ({
+        turn: id,
+        ids: sampled,
+        isCut: finish === 'abort' || finish === null,
+      })),
     });
   }
   return { calls: calls.toSorted((a, b) => a.startedAtMs - b.startedAtMs), withoutRequest };

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
-import { answerTokens } from './replay.ts';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { writeFileSync } from 'node:fs';
+import { type TestContext, test } from 'node:test';
+import { temporaryFolder } from '../../../test/harness/temporary-folder.ts';
+import { readRecording } from './recording.ts';
+import { type Verdict, answerTokens, replay } from './replay.ts';
 
 const CHAT = '/v1/chat/completions';
 const COMPLETIONS = '/v1/completions';
@@ -55,4 +62,62 @@ test('streams: of events that hold all before them the last counts, of others al
   ];
   assert.deepEqual(answerTokens(CHAT, true, events(...atTheEnd)), [[7, 8]]);
   assert.deepEqual(answerTokens(CHAT, true, events({ choices: [{ text: 'x' }] })), []);
+});
+
+type Recorded = readonly [finishReason: string | null, ids: readonly number[]];
+
+/** The verdict on a call whose recorded samples end so, if an engine samples these tokens now. */
+async function verdictOn(t: TestContext, recorded: readonly Recorded[], now: readonly number[][]): Promise<Verdict> {
+  const engine = createServer((asked, answer) => {
+    asked.resume();
+    const samples = now.map((ids, index) => ({ index, output_ids: ids, meta_info: { completion_tokens: ids.length } }));
+    answer.setHeader('content-type', 'application/json').end(JSON.stringify(samples));
+  }).listen(0, '127.0.0.1');
+  t.after(() => engine.close());
+  await once(engine, 'listening');
+  const common = { parent: null, path: '/generate', worker: 'w', started_at_ms: 1, ttft_ms: 1, generation_ms: 1 };
+  const turns = recorded.map(([finishReason, sampled], i) => {
+    return { ...common, id: `turn-${i}`, sampled, finish_reason: finishReason, request: '{"text":"x"}' };
+  });
+  const file = join(temporaryFolder(t), 'export.jsonl');
+  writeFileSync(file, `${JSON.stringify({ session: 's', turns })}\n`);
+  const { calls } = await readRecording(file);
+  const against = new URL(`http://127.0.0.1:${(engine.address() as AddressInfo).port}`);
+  const verdicts: Verdict[] = [];
+  await replay(calls, { against, concurrency: 1 }, ({ verdict }) => verdicts.push(verdict));
+  assert.equal(verdicts.length, 1);
+  return verdicts[0]!;
+}
+
+test('a recorded response that was truncated is the same as one that begins with it', async (t) => {
+  for (const cut of ['abort', null])
+    assert.deepEqual(await verdictOn(t, [[cut, [7, 8]]], [[7, 8, 9]]), { kind: 'same' }, String(cut));
+  const whole = await verdictOn(t, [['stop', [7, 8]]], [[7, 8, 9]]);
+  assert.deepEqual(whole, { kind: 'different', turn: 'turn-0', at: 2, recorded: -1, now: 9 });
+  const other = await verdictOn(t, [['abort', [7, 8]]], [[7, 9, 9]]);
+  assert.deepEqual(other, { kind: 'different', turn: 'turn-0', at: 1, recorded: 8, now: 9 });
+  const longer = await verdictOn(t, [['abort', [7, 8]]], [[7]]);
+  assert.deepEqual(longer, { kind: 'different', turn: 'turn-0', at: 1, recorded: 8, now: -1 });
+});
+
+test('of several samples each truncated one is found beside the others, in whatever order', async (t) => {
+  const recorded: Recorded[] = [
+    ['abort', [7]],
+    ['abort', [7, 8]],
+    ['stop', [7, 8, 9]],
+  ];
+  const now = [
+    [7, 8, 9],
+    [7, 8, 5],
+    [7, 4],
+  ];
+  assert.deepEqual(await verdictOn(t, recorded, now), { kind: 'same' });
+  const [first, second] = now;
+  assert.deepEqual(await verdictOn(t, recorded, [second!, first!, [6]]), {
+    kind: 'different',
+    turn: 'turn-0',
+    at: 0,
+    recorded: 7,
+    now: 6,
+  });
 });

@@ -6,7 +6,7 @@ import { chatIds, withoutRefused } from '../../engines/dialects/chat.ts';
 import { dialectOf } from '../../engines/dialects/dialects.ts';
 import { readChat } from '../thread/read/read-chat.ts';
 import { Caller, type CallerAnswer } from './caller.ts';
-import type { RecordedCall } from './recording.ts';
+import type { RecordedCall, RecordedSample } from './recording.ts';
 
 export interface ReplayOptions {
   readonly against: URL;
@@ -115,23 +115,28 @@ export function answerTokens(path: string, isEventStream: boolean, body: string)
 }
 
 /** An export may have some of the samples of a call only, so where they stand says nothing: each has to be there. */
-function compare(recorded: RecordedCall['samples'], now: readonly (readonly number[])[]): Verdict {
+function compare(recorded: readonly RecordedSample[], now: readonly (readonly number[])[]): Verdict {
   const told = recorded.filter(({ ids }) => ids.length > 0);
   if (now.length === 0 || told.length === 0) return { kind: 'not comparable' };
   const left = [...now];
-  let first: (typeof told)[number] | undefined;
-  for (const sample of told) {
-    const found = left.findIndex(
-      (ids) => ids.length === sample.ids.length && differsAt(sample.ids, ids) === ids.length,
-    );
+  const missing = new Set<RecordedSample>();
+  // What only few can be is looked for first: whole samples, then the longest beginnings.
+  const order = told.toSorted((a, b) => Number(a.isCut) - Number(b.isCut) || b.ids.length - a.ids.length);
+  for (const sample of order) {
+    const found = left.findIndex((ids) => isSame(sample, ids));
     if (found >= 0) left.splice(found, 1);
-    else first ??= sample;
+    else missing.add(sample);
   }
+  const first = told.find((sample) => missing.has(sample));
   if (first === undefined) return { kind: 'same' };
   const other = left.toSorted((a, b) => differsAt(first.ids, b) - differsAt(first.ids, a))[0] ?? [];
   const at = differsAt(first.ids, other);
   return { kind: 'different', turn: first.turn, at, recorded: first.ids[at] ?? -1, now: other[at] ?? -1 };
 }
+
+/** A truncated sample is the beginning of the new one. */
+const isSame = ({ ids, isCut }: RecordedSample, now: readonly number[]): boolean =>
+  differsAt(ids, now) === ids.length && (isCut || now.length === ids.length);
 
 /** How many tokens are the same. */
 function differsAt(a: readonly number[], b: readonly number[]): number {
