@@ -24,6 +24,8 @@ const cases: readonly (readonly [text: string, expected: string])[] = [
   [duration(1.236), '1.24 s'],
   [duration(42), '42 s'],
   [duration(192), '3 min 12 s'],
+  [duration(179.6), '3 min 0 s'],
+  [duration(3_599.7), '1 h 0 min'],
   [duration(7_500), '2 h 5 min'],
   [duration(200_000), '2 d 7 h'],
   [shortUrl('http://10.0.0.7:8000@2'), '10.0.0.7:8000@2'],

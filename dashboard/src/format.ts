@@ -32,8 +32,9 @@ export function duration(seconds: number | null | undefined): string {
   if (seconds < 0.9995) return `${Math.round(seconds * 1e3)} ms`;
   if (seconds < 9.995) return `${seconds.toFixed(2)} s`;
   if (seconds < 119.5) return `${Math.round(seconds)} s`;
-  const minutes = Math.floor(seconds / 60);
-  if (minutes < 60) return `${minutes} min ${Math.round(seconds - minutes * 60) % 60} s`;
+  const whole = Math.round(seconds);
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} min ${whole % 60} s`;
   const hours = Math.floor(minutes / 60);
   return hours < 48 ? `${hours} h ${minutes - hours * 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
