@@ -33,12 +33,12 @@ export const alerts: readonly Alert[] = [
   },
   {
     alert: 'TurnoutEngineNotServing',
-    expr: 'turnout_worker_not_serving{reason=~"unhealthy|breaker|version|ranks"} == 1',
+    expr: 'turnout_worker_not_serving{reason=~"unhealthy|breaker|version|ranks|paused"} == 1',
     for: '15m',
     severity: 'warning',
     summary: 'The engine {{ $labels.worker }} gets no requests ({{ $labels.reason }})',
     description:
-      'unhealthy: it fails its health checks. breaker: it fails generations. version: its weights differ from those of the serving engines. ranks: its number of data-parallel ranks is not known. GET /workers has last_check of each worker.',
+      'unhealthy: it fails its health checks. breaker: it fails generations. version: its weights differ from those of the serving engines. ranks: its number of data-parallel ranks is not known. paused: it was paused when it joined; the log and GET /swap have the command that resumes it. GET /workers has last_check of each worker.',
   },
   {
     alert: 'TurnoutEngineStalled',

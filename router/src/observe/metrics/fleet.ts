@@ -1,3 +1,4 @@
+import { REASONS } from '../../fleet/worker.ts';
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
 import type { Timing } from '../durations.ts';
 import type { Meters, WorkerMeters } from '../meters.ts';
@@ -59,7 +60,7 @@ export const fleetMetrics: readonly MetricSpec[] = [
   ),
   gauge(
     'turnout_worker_not_serving',
-    '1 for each reason for which a worker gets no new requests: unhealthy, breaker, draining, role, version, ranks, hung.',
+    `1 for each reason for which a worker gets no new requests: ${Object.keys(REASONS).join(', ')}.`,
     ({ fleet }) =>
       fleet.workers.flatMap((w) => w.reasonNames().map((reason) => ({ labels: { worker: w.url, reason }, value: 1 }))),
     ['worker', 'reason'],
