@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, suite, test } from 'node:test';
 import { parseAllDocuments, stringify } from 'yaml';
@@ -169,6 +169,29 @@ suite('the Helm chart', { skip }, () => {
     assert.deepEqual(probe.tcpSocket, { port: 'http' });
     const ofTls = podOf(await manifests('--set', 'options.tls-cert-path=/tls/cert.pem')).containers[0].livenessProbe;
     assert.equal(ofTls.httpGet?.scheme, 'HTTPS');
+  });
+
+  test('the notes have a command that works with the values', async (t) => {
+    const copy = temporaryFolder(t);
+    cpSync(chart, copy, { recursive: true, dereference: true });
+    // Helm prints notes of installations only.
+    const notes = readFileSync(join(chart, 'templates/NOTES.txt'), 'utf8');
+    writeFileSync(join(copy, 'templates/_notes.tpl'), `{{ define "notes" }}${notes}{{ end }}`);
+    const manifest =
+      'apiVersion: v1\nkind: Secret\nmetadata: { name: notes }\ndata:\n  text: {{ include "notes" . | quote }}';
+    writeFileSync(join(copy, 'templates/notes.yaml'), manifest);
+    const command = async (...values: string[]): Promise<string | undefined> => {
+      const text = await helm('template', 'turnout', copy, '--namespace', 'rl', ...kubernetes, ...values);
+      const all = parseAllDocuments(text).map((document) => document.toJS() as Manifest | null);
+      const { data } = all.find((each) => each?.kind === 'Secret')!;
+      return /What it does now: (.*)/.exec(data!['text']!)?.[1];
+    };
+    const exec = 'kubectl -n rl exec turnout-0 --';
+    assert.equal(await command(), `${exec} turnout top http://127.0.0.1:30000 --once`);
+    assert.equal(
+      await command(...keys, '--set', 'ports.admin=30001', '--set', 'options.tls-cert-path=/tls/cert.pem'),
+      `${exec} sh -c 'TURNOUT_ADMIN_API_KEY=$(grep -m 1 "^[^#]" /etc/turnout/keys/admin.keys) turnout top https://turnout.rl:30001 --once'`,
+    );
   });
 
   test('the ConfigMap for Grafana has the dashboard of deploy/grafana', async () => {
