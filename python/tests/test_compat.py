@@ -120,12 +120,14 @@ class ImportsTest(unittest.TestCase):
         parser = argparse.ArgumentParser()
         parser.add_argument("--sglang-router-ip")
         parser.add_argument("--model-path", default="another's")
+        parser.add_argument("--api-key", default="the engine's")
         SglangArgs.add_cli_args(parser, use_router_prefix=True, exclude_host_port=True)
         parser.set_defaults(router_log_level="warn", router_balance_abs_threshold=10)
         parsed = parser.parse_args(["--router-policy", "round_robin", "--router-prefill", "http://a:1", "none"])
         args = SglangArgs.from_cli_args(parsed, use_router_prefix=True)
         self.assertEqual((args.policy, args.log_level, args.balance_abs_threshold), ("round_robin", "warn", 10))
         self.assertEqual(args.prefill_urls, [("http://a:1", None)])
+        self.assertIsNone(args.api_key)
         self.assertEqual((args.max_concurrent_requests, args.disable_health_check), (-1, False))
         url = self.urls[0]
         run = script(

@@ -36,8 +36,14 @@ class PeerArgs:
         values: dict[str, Any] = {}
         for field in fields(cls):
             flag = str(field.metadata["flag"])
-            names = [_spelled(flag, use_router_prefix), flag, _spelled(field.name, use_router_prefix), field.name]
-            found = next((given[name] for name in map(_attribute, names) if given.get(name) is not None), None)
+            # A flag with the prefix decides, also if it is None: without the prefix it may be the engine's.
+            found = None
+            for prefixed in (use_router_prefix, False):
+                names = [_attribute(_spelled(name, prefixed)) for name in (flag, field.name)]
+                values_given = [given[name] for name in names if name in given]
+                if values_given:
+                    found = next((value for value in values_given if value is not None), None)
+                    break
             if found is not None:
                 values[field.name] = _read(field, found)
         return cls(**values)
