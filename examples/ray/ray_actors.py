@@ -26,7 +26,8 @@ import ray
 
 from turnout import Router
 
-START_SECS = 300
+# Engines with large models take minutes.
+START_SECS = 1_800
 # Engines register again this often, which changes nothing while the router has them.
 REGISTER_SECS = 2
 # Runs the engine as the leader of a process group, with a guard that ends the group when the pipe is closed, which the system does however
@@ -114,10 +115,12 @@ class EngineActor:
 
     `router` is the name of the router's actor. `command` is the command line of the engine, with `{host}` and `{port}` in place of its
     address; the engine has to serve `GET /health`. Without `host` the address is that of the node. If the actor or the engine dies, Ray
-    restarts both.
+    restarts both. An engine that does not serve within `start_secs` is ended.
     """
 
-    def __init__(self, router: str, command: list[str], host: str | None = None) -> None:
+    def __init__(
+        self, router: str, command: list[str], host: str | None = None, start_secs: float = START_SECS
+    ) -> None:
         host = host or ray.util.get_node_ip_address()
         with socket.socket() as probe:
             probe.bind((host, 0))
@@ -130,7 +133,7 @@ class EngineActor:
             ["sh", "-c", GUARDED, "sh", *words], stdin=subprocess.PIPE, start_new_session=True
         )
         self._left = threading.Event()
-        until = time.monotonic() + START_SECS
+        until = time.monotonic() + start_secs
         while not self._serves():
             if self._engine.poll() is not None or time.monotonic() > until:
                 raise RuntimeError(f"the engine does not serve {self._url}/health; its output says why")
