@@ -69,13 +69,103 @@ test('what does not fit while it fails is dropped and counted, and nothing else 
   let isFull = true;
   store.refuses = () => isFull;
   for (let i = 0; i < 20; i++) writer.put(turnOf());
-  const { pending, dropped } = writer.state;
-  assert.ok(pending > 0 && dropped > 0);
-  assert.equal(pending + dropped, 20);
+  assert.deepEqual([writer.state.pending, writer.state.dropped], [20, 0], 'it is not known to fail yet');
+  await writer.flush();
+  for (let i = 0; i < 5; i++) writer.put(turnOf());
+  assert.deepEqual([writer.state.pending, writer.state.dropped], [20, 5]);
   isFull = false;
-  await until('the rest is there', () => writer.state.stored === pending);
-  assert.equal(writer.state.dropped, dropped);
+  await until('the rest is there', () => writer.state.stored === 20);
+  assert.equal(writer.state.dropped, 5);
   await writer.close();
+});
+
+const MB = 1_048_576;
+
+test('a store that works gets all turns, however many end together', async () => {
+  const store = new FickleStore();
+  const writer = new TurnWriter(store);
+  for (let i = 0; i < 40; i++) writer.put(turnOf({ request: new Uint8Array(2 * MB) }));
+  assert.ok(store.batches.length > 0, 'so much is written without delay');
+  await writer.flush();
+  assert.deepEqual(writer.state, { ...FRESH, stored: 40 });
+  await writer.close();
+});
+
+test('the request and the response that choices share count once', async () => {
+  const store = new FickleStore();
+  const writer = new TurnWriter(store, 12 * MB, 5);
+  store.refuses = () => true;
+  writer.put(turnOf());
+  await writer.flush();
+  const shared = { request: new Uint8Array(MB), answer: new Uint8Array(5 * MB) };
+  for (let i = 0; i < 16; i++) writer.put(turnOf(shared));
+  assert.deepEqual([writer.state.pending, writer.state.dropped], [17, 0]);
+  writer.put(turnOf({ answer: new Uint8Array(7 * MB) }));
+  assert.deepEqual([writer.state.pending, writer.state.dropped], [17, 1], 'other bodies count too');
+  store.refuses = () => false;
+  await until('all are there', () => writer.state.stored === 17);
+  for (let i = 0; i < 2; i++) {
+    store.refuses = () => true;
+    writer.put(turnOf({ answer: new Uint8Array(12 * MB - 5_000) }));
+    await writer.flush();
+    assert.deepEqual([writer.state.pending, writer.state.dropped], [1, 1], 'what was written counts no more');
+    store.refuses = () => false;
+    await until('it is there', () => writer.state.pending === 0);
+  }
+  await writer.close();
+});
+
+test('a later version of a stored turn that does not reach the store leaves the turn and its files', async () => {
+  const store = new FickleStore();
+  const writer = new TurnWriter(store, 5_000, 5);
+  const lost: Turn[] = [];
+  writer.onLost = (turn) => void lost.push(turn);
+  const turns = [turnOf(), turnOf(), turnOf()];
+  for (const turn of turns) writer.put(turn);
+  await writer.flush();
+  store.refuses = () => true;
+  const other = turnOf();
+  writer.put(other);
+  await writer.flush();
+  const [large, refused, last] = turns as [Turn, Turn, Turn];
+  writer.put({ ...large, answer: new Uint8Array(6_000) }, large);
+  assert.equal(writer.state.dropped, 1);
+  writer.put({ ...refused, answer: new Uint8Array(1) }, refused);
+  store.refuses = (turn) => turn.answer !== null;
+  await until('the other is there, and the refused version is given up', () => {
+    writer.put(turnOf());
+    return writer.state.dropped === 2;
+  });
+  await writer.flush();
+  store.refuses = () => true;
+  writer.put({ ...last, answer: new Uint8Array(1) }, last);
+  await writer.close();
+  assert.deepEqual([lost, writer.state.dropped], [[], 3]);
+});
+
+test('a later version that comes while the earlier one is being written is written after it', async () => {
+  for (const isRefused of [false, true]) {
+    const written = Promise.withResolvers<void>();
+    const store = new FickleStore();
+    const put = store.put.bind(store);
+    const slowPut = (turns: readonly Turn[]) => written.promise.then(() => put(turns));
+    const writer = new TurnWriter(Object.assign(store, { put: slowPut }), 1e9, 5);
+    const early = turnOf();
+    writer.put(early);
+    const flushed = writer.flush();
+    const late = { ...early, finishReason: 'length' };
+    writer.put(late, early);
+    const told = writer.stored();
+    store.refuses = () => isRefused;
+    written.resolve();
+    assert.equal(await told, !isRefused);
+    await flushed;
+    store.refuses = () => false;
+    await until('it is there', () => store.get(early.id)?.finishReason === 'length');
+    await until('nothing is pending', () => writer.state.pending === 0);
+    assert.deepEqual(writer.state, { ...FRESH, stored: 1 });
+    await writer.close();
+  }
 });
 
 test('one turn that no store takes does not hold up the others', async () => {
@@ -103,12 +193,15 @@ test('each turn that is not stored is reported: for its memory, for itself, and 
   const writer = new TurnWriter(store, 5_000, 5);
   const lost: Turn[] = [];
   writer.onLost = (turn) => void lost.push(turn);
+  const bad = turnOf();
+  store.refuses = () => true;
+  writer.put(bad);
+  await writer.flush();
   const large = turnOf({ answer: new Uint8Array(6_000) });
   writer.put(large);
   assert.deepEqual(lost, [large]);
-  const bad = turnOf();
+  writer.put(turnOf());
   store.refuses = (turn) => turn === bad;
-  for (const turn of [bad, turnOf()]) writer.put(turn);
   await until('the other is there', () => writer.state.stored === 1);
   assert.deepEqual(lost, [large, bad]);
   store.refuses = () => true;

@@ -1,13 +1,20 @@
 import type { Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type LearnedVersion, areAllNamed, completed } from '../../../weights/version-spans.ts';
-import { type TrajectoryStore, turnBytes } from './store.ts';
+import { PendingTurns } from './pending-turns.ts';
+import type { TrajectoryStore } from './store.ts';
 
 /** Turns that come within this time are written together. */
 const GATHER_MS = 50;
 const BATCH_TURNS = 64;
+/** So much is written without delay. */
+const BATCH_BYTES = 8_388_608;
 /** Delay before a failed store is tried again. */
 const RETRY_MS = 1_000;
-/** How much is kept for a failing store; further turns are dropped. */
+/**
+ * How much is kept for a failing store; further turns are dropped. A store that works loses none, however slow it is: SQLite and the memory
+ * store block the thread, so no response is read meanwhile, and Redis counts as failing when it has not answered for 10 s. New work is
+ * refused from 70 % of the heap on (`HeapLimits`), and with `--capture-required` as soon as the store fails.
+ */
 export const PENDING_BYTES = 67_108_864;
 /** How many amendments wait for a failing store; further ones are dropped, and their turns stay unchanged. */
 const MAX_AMENDMENTS = 100_000;
@@ -16,7 +23,7 @@ const TRIALS = 3;
 
 export interface WriterState {
   readonly stored: number;
-  /** Turns that will never be in the store. */
+  /** Turns that will never be in the store, or not in their last version. */
   readonly dropped: number;
   readonly pending: number;
   /** Sampled tokens without a known logprob. */
@@ -43,14 +50,15 @@ interface Awaiting {
  */
 export class TurnWriter {
   readonly store: TrajectoryStore;
-  /** Called for each turn that will never be in the store. */
+  /** Called for each turn that will never be in the store, in any version. */
   onLost: (turn: Turn) => void = () => {};
   /** Called for each turn that is put, and again with its versions when its engine has named them. */
   onPut: (turn: Turn | TurnAmendment) => void = () => {};
   readonly #limitBytes: number;
   readonly #retryMs: number;
-  #pending: Turn[] = [];
-  #pendingBytes = 0;
+  readonly #pending = new PendingTurns();
+  /** Ids of pending turns of which the store has an earlier version. */
+  readonly #again = new Set<string>();
   #amendments: TurnAmendment[] = [];
   #timer: NodeJS.Timeout | null = null;
   #writing: Promise<void> | null = null;
@@ -75,7 +83,7 @@ export class TurnWriter {
     return {
       stored: this.#stored,
       dropped: this.#dropped,
-      pending: this.#pending.length,
+      pending: this.#pending.all.length,
       unknownLogprobs: this.#unknownLogprobs,
       textTurns: this.#textTurns,
       unknownVersions: this.#unknownVersions,
@@ -89,25 +97,22 @@ export class TurnWriter {
     this.onPut(turn);
     this.#unknownLogprobs += (turn.unknownLogprobs ?? 0) - (before?.unknownLogprobs ?? 0);
     if (turn.isExact === false && before === undefined) this.#textTurns++;
-    if (before !== undefined) {
-      this.#stored--;
-      // What is being written can't be changed any more.
-      const at = this.#writing === null ? this.#pending.lastIndexOf(before) : -1;
-      if (at >= 0) {
-        this.#stored++;
-        this.#pendingBytes += turnBytes(turn) - turnBytes(before);
-        this.#pending[at] = turn;
-        return;
-      }
-    }
-    const bytes = turnBytes(turn);
-    if (this.#pendingBytes + bytes > this.#limitBytes) {
-      this.#lose([turn]);
+    const pending = before === undefined ? null : this.#pending.get(turn.id);
+    if (pending !== null && this.#writing === null) {
+      this.#pending.replace(pending, turn);
       return;
     }
-    this.#pending.push(turn);
-    this.#pendingBytes += bytes;
-    if (this.#pending.length >= BATCH_TURNS && this.#lastError === '') void this.#write();
+    // What is being written can't be changed any more: the later version is written after it.
+    if (pending !== null) this.#pending.remove(new Set([pending]));
+    else if (before !== undefined) this.#again.add(turn.id);
+    this.#pending.add(turn);
+    const isFailing = this.#lastError !== '';
+    if (isFailing && pending === null && this.#pending.bytes > this.#limitBytes) {
+      this.#lose(this.#pending.remove(new Set([turn])));
+      return;
+    }
+    const isBatch = this.#pending.all.length >= BATCH_TURNS || this.#pending.bytes >= BATCH_BYTES;
+    if (isBatch && !isFailing) void this.#write();
     else this.#writeSoon();
   }
 
@@ -144,9 +149,9 @@ export class TurnWriter {
   /** Adds facts to a turn that was put, whether it is in the store or not. */
   amend(amendment: TurnAmendment): void {
     // What is being written can't be changed any more.
-    const at = this.#writing === null ? this.#pending.findLastIndex(({ id }) => id === amendment.id) : -1;
-    if (at >= 0) {
-      this.#pending[at] = { ...this.#pending[at]!, ...amendment };
+    const pending = this.#writing === null ? this.#pending.get(amendment.id) : null;
+    if (pending !== null) {
+      this.#pending.replace(pending, { ...pending, ...amendment });
       return;
     }
     if (this.#amendments.length >= MAX_AMENDMENTS) return;
@@ -156,7 +161,9 @@ export class TurnWriter {
 
   /** Turns of a session that are not in the store yet; without a tenant those of all tenants. */
   waiting(session: string, tenant?: string): readonly Turn[] {
-    return this.#pending.filter((turn) => turn.session === session && (tenant === undefined || turn.tenant === tenant));
+    return this.#pending.all.filter(
+      (turn) => turn.session === session && (tenant === undefined || turn.tenant === tenant),
+    );
   }
 
   /**
@@ -165,7 +172,7 @@ export class TurnWriter {
    */
   stored(): Promise<boolean> {
     if (this.#lastError !== '') return Promise.resolve(false);
-    const turn = this.#pending.at(-1);
+    const turn = this.#pending.all.at(-1);
     if (turn === undefined) return Promise.resolve(true);
     if (!this.#isHurried) {
       this.#isHurried = true;
@@ -181,7 +188,7 @@ export class TurnWriter {
 
   /** Resolves when all earlier turns are in the store, or it has failed. */
   async flush(): Promise<void> {
-    while (this.#pending.length + this.#amendments.length > 0 && this.#lastError === '') await this.#write();
+    while (this.#pending.all.length + this.#amendments.length > 0 && this.#lastError === '') await this.#write();
   }
 
   /** Tries a last time; the rest is lost. @returns how many turns are lost */
@@ -189,8 +196,7 @@ export class TurnWriter {
     await this.#writing;
     await this.#write();
     if (this.#timer !== null) clearTimeout(this.#timer);
-    const lost = this.#pending;
-    this.#pending = [];
+    const lost = this.#pending.remove(new Set(this.#pending.all));
     this.#tell(() => true, false);
     this.#lose(lost);
     await this.store.close();
@@ -207,7 +213,7 @@ export class TurnWriter {
   async #writeAll(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    while (this.#pending.length > 0) {
+    while (this.#pending.all.length > 0) {
       const isWell = this.#lastError === '' ? await this.#writeBatch() : await this.#writeSome();
       if (isWell) continue;
       this.#writeSoon();
@@ -226,12 +232,9 @@ export class TurnWriter {
   }
 
   async #writeBatch(): Promise<boolean> {
-    const batch = this.#pending.slice(0, BATCH_TURNS);
+    const batch = this.#pending.all.slice(0, BATCH_TURNS);
     if (await this.#try(() => this.store.put(batch))) {
-      this.#done(new Set(batch));
-      this.#stored += batch.length;
-      const ids = new Set(batch.map(({ id }) => id));
-      this.#tell(({ id }) => ids.has(id), true);
+      this.#wrote(batch);
       return true;
     }
     this.#tell(() => true, false);
@@ -248,15 +251,13 @@ export class TurnWriter {
   /** Tries turns one by one: if the store takes others, the refused ones are dropped. */
   async #writeSome(): Promise<boolean> {
     const refused = new Set<Turn>();
-    for (const turn of this.#pending) {
+    for (const turn of this.#pending.all.slice(0, TRIALS)) {
       if (await this.#try(() => this.store.put([turn]))) {
-        this.#lose(refused);
-        this.#stored++;
-        this.#done(refused.add(turn));
+        this.#lose(this.#pending.remove(refused));
+        this.#wrote([turn]);
         return true;
       }
       refused.add(turn);
-      if (refused.size >= TRIALS) break;
     }
     return false;
   }
@@ -275,12 +276,17 @@ export class TurnWriter {
   #lose(turns: Iterable<Turn>): void {
     for (const turn of turns) {
       this.#dropped++;
-      this.onLost(turn);
+      // The earlier version has the same files.
+      if (!this.#again.delete(turn.id)) this.onLost(turn);
     }
   }
 
-  #done(turns: ReadonlySet<Turn>): void {
-    this.#pending = this.#pending.filter((turn) => !turns.has(turn));
-    for (const turn of turns) this.#pendingBytes -= turnBytes(turn);
+  /** They are in the store; some of them may be pending again, in a later version. */
+  #wrote(turns: readonly Turn[]): void {
+    this.#pending.remove(new Set(turns));
+    for (const { id } of turns) if (!this.#again.delete(id)) this.#stored++;
+    const ids = new Set(turns.map(({ id }) => id));
+    for (const { id } of this.#pending.all) if (ids.delete(id)) this.#again.add(id);
+    this.#tell(({ id }) => ids.has(id), true);
   }
 }
