@@ -74,6 +74,66 @@ for (const answer of ['broken', 'whole'] as const) {
   });
 }
 
+/** What came of a stream whose ids are ahead of its text, and how many of the tokens a client has. */
+const ahead: Record<string, { texts: [text: string, token: string][]; whole: number; rest: string }> = {
+  'half a character': {
+    texts: [
+      ['ab', 'ab'],
+      ['', '漢'],
+    ],
+    whole: encode('ab').length,
+    rest: '',
+  },
+  'text that may begin a stop string': {
+    texts: [
+      ['Hello', 'Hello'],
+      ['', ' STO'],
+    ],
+    whole: encode('Hello').length,
+    rest: '',
+  },
+  'a part of a token that may begin a stop string': {
+    texts: [
+      ['Hello o', 'Hello'],
+      ['', ' often'],
+    ],
+    whole: encode('Hello').length,
+    rest: ' o',
+  },
+};
+
+for (const [what, { texts, whole, rest }] of Object.entries(ahead)) {
+  test(`ids are ahead of the text by ${what}: a client goes on from the tokens whose text it got, also when it is read from the store`, async (t) => {
+    const thread = await startChatThread(t, { dataDir: temporaryFolder(t), storeMemoryBytes: 65_536 });
+    const { id, ids } = await thread.open('a', ASKED, { stream: true });
+    // Of a character its first byte.
+    const tokens = texts.map(([, token]) => (token === '漢' ? encode(token).slice(0, 1) : encode(token)));
+    const events = texts.map(([content], i) => ({ choices: [{ index: 0, delta: { content }, token_ids: tokens[i] }] }));
+    await thread.close(id, Buffer.from(events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('')), true);
+    const got = texts.map(([text]) => text).join('');
+    const next = await thread.turn('a', goOn(got), encode('Yes.'));
+    const kept = [...ids, ...tokens.flat().slice(0, whole)];
+    assert.deepEqual(next.ids, [...kept, ...encode(rest), ...CLOSING]);
+    const drift = rest === '' ? null : { kind: 'text', at: kept.length };
+    const asked = [...next.messages, { role: 'user', content: 'Go on.' }];
+    assert.deepEqual(
+      (await thread.turn('a', asked, encode('Yes.'))).ids.slice(0, next.trajectory.length),
+      next.trajectory,
+    );
+    for (let i = 0; i < 40; i++) await thread.turn(`other ${i}`, ASKED, encode('Yes. '.repeat(100)));
+    assert.deepEqual(
+      (await thread.turn('a', asked, encode('Yes.'))).ids.slice(0, next.trajectory.length),
+      next.trajectory,
+    );
+    assert.deepEqual((await thread.turn('a', goOn(got), encode('Yes.'))).ids, next.ids);
+    const turns = (await thread.turns('a')) as readonly { drift: unknown; ambiguous?: boolean }[];
+    assert.deepEqual(
+      turns.map(({ drift, ambiguous = false }) => [drift, ambiguous]),
+      [null, drift, null, null, drift].map((each) => [each, false]),
+    );
+  });
+}
+
 test('a text that ends within a token is gone on with after the last whole token, and flagged', async (t) => {
   const { turn, ids, drifts } = await session(t, 'broken');
   const { ids: asked } = await turn('a', goOn(' often the oft'), encode('Yes.'));

@@ -139,7 +139,14 @@ export class ChatSession {
     const isLost = this.isLost && messages.slice(depth).some(({ role }) => role === 'assistant');
     const isOther = others.some((turn) => messages[turn.depth - 1]!.role === 'assistant');
     const isAmbiguous = parent !== null && (this.tree.hasEqual(parent, keys) || this.#hasPart(parent, request, keys));
-    return { parent, unmatched: isLost ? 'lost' : isOther ? 'text' : null, isAmbiguous };
+    const got = parent === null ? null : this.#asGot(parent, messages[depth - 1]!);
+    return { parent: got, unmatched: isLost ? 'lost' : isOther ? 'text' : null, isAmbiguous };
+  }
+
+  /** Without the last tokens of a truncated answer whose text did not come: vLLM sends ids at once, and text that may begin a stop string later. */
+  #asGot(turn: ChatTurn, message: Message): ChatTurn {
+    const cut = turn.isTorn ? this.#cutOf(turn, message) : null;
+    return cut === null || cut.sampled === turn.sampled ? turn : this.#besideWhole(cut);
   }
 
   /** Whether the request may also continue a truncated answer with the same beginning, or another part of the answer. */
@@ -275,7 +282,7 @@ export class ChatSession {
   async restore(turn: Turn, request: ChatRequest, sample: Answered): Promise<boolean> {
     const whole = turn.parent === null ? null : this.tree.turns.get(turn.parent);
     if (whole === undefined) return false;
-    const parent = whole === null ? null : this.#asSent(whole, request.messages[whole.depth - 1]);
+    const parent = whole === null ? null : this.#asSent(whole, request.messages[whole.depth - 1], turn.keeps);
     const added = request.messages.slice(parent?.depth ?? 0);
     const keys = added.map((each) => messageKey(each, this.#rules.equality));
     const isAfresh = parent === null || turn.keeps < parent.keeps + parent.ids.length;
@@ -285,14 +292,16 @@ export class ChatSession {
     return true;
   }
 
-  /** The part of the turn that its client had when it continued: the answer is in the request. */
-  #asSent(turn: ChatTurn, answer: Message | undefined): ChatTurn {
+  /** The part of the turn that its client had when it continued: the answer is in the request. @param keeps of the turn that continues it */
+  #asSent(turn: ChatTurn, answer: Message | undefined, keeps: number): ChatTurn {
     if (answer === undefined) return turn;
     const key = messageKey(answer, this.#rules.equality);
-    if (turn.keys.at(-1) === key) return turn;
+    const isSame = turn.keys.at(-1) === key;
+    if (isSame && keeps === turn.keeps + turn.ids.length) return turn;
     const siblings = turn.parent?.children ?? this.tree.roots;
-    const known = siblings.find(({ id, keys }) => id === turn.id && keys.at(-1) === key);
+    const known = siblings.find((each) => each !== turn && each.id === turn.id && each.keys.at(-1) === key);
     if (known !== undefined) return known;
+    if (isSame) return this.#asGot(turn, answer);
     const cut = this.#cutOf(turn, answer);
     return cut === null ? turn : this.#besideWhole(cut);
   }

@@ -70,7 +70,7 @@ export class SessionTree {
   /** Whether the request may as well go on behind another turn: it was asked the same, and got the same answer. */
   hasEqual(turn: ChatTurn, keys: readonly string[]): boolean {
     for (const [other, isSame] of this.#asked(keys))
-      if (isSame && other !== turn && other.depth === turn.depth) return true;
+      if (isSame && other.id !== turn.id && other.depth === turn.depth) return true;
     return false;
   }
 
