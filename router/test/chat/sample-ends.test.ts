@@ -13,9 +13,9 @@ interface Asked {
   readonly samples: () => Promise<Sample[]>;
 }
 
-async function start(t: TestContext, samples: string): Promise<Asked> {
+async function start(t: TestContext, samples: string, sim: object = { meanOutputTokens: 0 }): Promise<Asked> {
   const plugin = [`chat-sessions:${JSON.stringify({ samples })}`];
-  const scene = await startChatScene(t, { router: { plugin }, sim: { meanOutputTokens: 0 } });
+  const scene = await startChatScene(t, { router: { plugin }, sim });
   const session = await scene.begin();
   const read = async (): Promise<Sample[]> => {
     const response = await fetch(`${scene.router.url}/sessions/${session}/samples`, { method: 'POST' });
@@ -48,6 +48,14 @@ test('newest: one sample, the one of the newest turn', async (t) => {
     samples.map(({ tokens }) => tokens),
     [tokensOf(asked.scene, 5)],
   );
+});
+
+test('last_attempts: choices of a stream that end at different times are no attempts', async (t) => {
+  const { scene, session, samples } = await start(t, 'last_attempts', { timeScale: 1, meanOutputTokens: 20 });
+  const first = await scene.say(session, [user('a')], { max_tokens: 4 });
+  const body = { model: 'sim', messages: [user('a'), first, user('b')], stream: true, n: 3, temperature: 1 };
+  assert.equal((await scene.post(`/sessions/${session}/v1/chat/completions`, body)).status, 200);
+  assert.equal((await samples()).length, 3);
 });
 
 test('last_attempts: what was asked for again is no sample', async (t) => {

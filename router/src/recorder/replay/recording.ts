@@ -1,4 +1,5 @@
 import { createReadStream } from 'node:fs';
+import { callTimes } from '../shared/turn.ts';
 
 /** A request that was recorded, and what came of it then. */
 export interface RecordedCall {
@@ -52,10 +53,10 @@ export async function readRecording(file: string): Promise<Recording> {
     const { session, turns: list } = readLine(line, `${file}:${number}`);
     for (const turn of list) turns.set(turn.id, { ...turn, session });
   }
-  // Turns of one call were measured once, to the microsecond: no other call has the same times.
-  const together = Map.groupBy(turns.values(), (turn) =>
-    JSON.stringify([turn.path, turn.worker, turn.started_at_ms, turn.ttft_ms, turn.generation_ms]),
-  );
+  const together = Map.groupBy(turns.values(), ({ path, worker, ...turn }) => {
+    const times = { startedAtMs: turn.started_at_ms, ttftMs: turn.ttft_ms, generationMs: turn.generation_ms };
+    return JSON.stringify([path, worker, callTimes(times)]);
+  });
   const calls: RecordedCall[] = [];
   let withoutRequest = 0;
   for (const group of together.values()) {

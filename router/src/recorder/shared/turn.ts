@@ -132,5 +132,9 @@ export function timesOf({ startMs, firstByteMs, firstTokenMs, endMs }: Exchange,
   };
 }
 
+/** The times that all turns of one call have, and no other call: a clock with nanoseconds. Each choice of a stream ends at a time of its own. */
+export const callTimes = ({ startedAtMs, ttftMs, generationMs }: Times): string =>
+  JSON.stringify([startedAtMs, ttftMs, ttftMs === null ? generationMs : null]);
+
 /** Milliseconds from the request to the end of the answer. */
 export const latencyOf = ({ ttftMs, generationMs }: Times): number => (ttftMs ?? 0) + generationMs;

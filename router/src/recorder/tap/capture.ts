@@ -32,6 +32,8 @@ export interface Captured {
   id: number;
   /** null: the tokens of the request are not known, so its response is not captured. */
   expected: Expected | null;
+  /** When its request came (Unix ms), for all parts of its response; null: none has ended. */
+  startedAtMs: number | null;
   /** What was known of its engine's weights before that engine got it. */
   bracket: Bracket | null;
   answer: AnswerCapture | null;
@@ -42,6 +44,7 @@ export interface Captured {
 export const notCaptured = (id: number): Captured => ({
   id,
   expected: null,
+  startedAtMs: null,
   bracket: null,
   answer: null,
   recorded: Promise.resolve(),
@@ -141,7 +144,10 @@ export class Capture<State extends Captured> implements PluginPhases {
     const { isStream } = tap;
     const isUnnamed = this.#strategy.isUnnamed?.(x, state, isStream) ?? state.expected?.isUnnamed ?? true;
     const asked = versions.asked(state.bracket, isUnnamed);
-    const facts = { ...factsOf(x, isStream, sessionHeaders), asked };
+    const own = factsOf(x, isStream, sessionHeaders);
+    // Calculated once: `Date.now()` has no fractions, so a second result may be another millisecond.
+    state.startedAtMs ??= own.startedAtMs;
+    const facts = { ...own, startedAtMs: state.startedAtMs, asked };
     const isAwaited = holdsEnds && storesFirst;
     // The client gets the end of the last response when the end of the session is stored, too.
     const sessionEnd = isLast && isAwaited ? this.#recorder.takeEnd(x) : null;

@@ -1,3 +1,4 @@
+import { callTimes } from '../../shared/turn.ts';
 import type { TurnOutline } from '../store/store.ts';
 import type { ChatTurn, SessionTree } from './session-tree.ts';
 
@@ -42,4 +43,4 @@ const isSameQuestion = (a: ChatTurn, b: ChatTurn): boolean =>
 
 /** Choices of one answer are no attempts. */
 const isSameCall = (a: TurnOutline | undefined, b: TurnOutline | undefined): boolean =>
-  a?.startedAtMs === b?.startedAtMs && a?.ttftMs === b?.ttftMs && a?.generationMs === b?.generationMs;
+  a !== undefined && b !== undefined && callTimes(a) === callTimes(b);
