@@ -108,3 +108,34 @@ for (const [what, plugin, body, words] of notForRecord) {
     assert.deepEqual([bodies.length, strict.bodies.length], [1, 0]);
   });
 }
+
+test('a response to fewer tokens than were sent (SGLang truncates prompts with --allow-auto-truncate) is counted, and the log says so', async (t) => {
+  const sampled = { finish_reason: { type: 'stop' }, output_token_logprobs: [[-0.5, 300, null]] };
+  for (const place of ['meta_info', 'usage', 'usage of a stream']) {
+    const counted = { prompt_tokens: 3, completion_tokens: 1 };
+    const info = { ...sampled, ...(place === 'meta_info' ? counted : {}) };
+    const message = { role: 'assistant', content: 'x' };
+    const whole = { choices: [{ index: 0, message, finish_reason: 'stop', meta_info: info }], usage: counted };
+    const events = [
+      { choices: [{ index: 0, delta: message, finish_reason: 'stop' }] },
+      { choices: [], sglext: { output_ids: [[300]] } },
+      { choices: [], usage: counted },
+    ];
+    const stream = events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('') + 'data: [DONE]\n\n';
+    const isStream = place === 'usage of a stream';
+    const fields = [`content-type: ${isStream ? 'text/event-stream' : 'application/json'}`];
+    const { engine, router, post, uncaptured, logged } = await start(t, (asked) => {
+      asked.connection.write(answer(200, isStream ? stream : JSON.stringify(whole), fields));
+    });
+    const content = 'word '.repeat(50);
+    const body = JSON.stringify({ messages: [{ role: 'user', content }], stream: isStream });
+    const response = await post(PATH, body);
+    assert.equal(response.status, 200);
+    await response.text();
+    await untilIdle(router);
+    await until('it is counted', async () => (await uncaptured()) === '1');
+    const [{ problem, worker }] = logged() as [{ problem: string; worker: string }];
+    assert.match(problem, /^the engine read 3 tokens where there are \d\d$/, place);
+    assert.equal(worker, engine.url);
+  }
+});

@@ -180,6 +180,11 @@ export class ChoicesAnswer implements Answer {
     return this.json.get('choices') !== null;
   }
 
+  /** Of all prompts of the request. */
+  get promptTokens(): number | null {
+    return this.json.get('usage')?.get('prompt_tokens')?.number() ?? null;
+  }
+
   get cachedTokens(): number | null {
     return this.json.get('usage')?.get('prompt_tokens_details')?.get('cached_tokens')?.number() ?? null;
   }

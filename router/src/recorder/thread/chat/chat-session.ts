@@ -351,9 +351,14 @@ function withoutStop(message: Message, last: number | undefined, pieces: Tokeniz
 
 /** The prompt that was sent, unless the engine returned another one. */
 function given({ prompt, promptIds }: OpenTurn, sample: ChatSample): Prompt {
-  const read = sample.promptIds;
-  if (read !== null && (read.length !== promptIds!.length || read.some((id, i) => id !== promptIds![i]))) {
+  const { promptIds: read, promptTokens: count } = sample;
+  const sent = promptIds!;
+  if (read !== null && (read.length !== sent.length || read.some((id, i) => id !== sent[i]))) {
     throw new Unreadable('the engine read other tokens than it was sent');
+  }
+  // SGLang returns no ids of prompts, and truncates long ones with --allow-auto-truncate.
+  if (read === null && count >= 0 && count !== sent.length) {
+    throw new Unreadable(`the engine read ${count} tokens where there are ${sent.length}`);
   }
   return prompt!;
 }

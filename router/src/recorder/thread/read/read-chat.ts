@@ -54,12 +54,14 @@ export function readChat(
 ): ChatSample[] {
   const growing = new Map<number, Growing>();
   let promptIds: readonly number[] | null = null;
+  let promptTokens: number | null = null;
   let cachedTokens: number | null = null;
   let experts = -1;
   let versions: Versions | null = null;
   for (const answer of answers) {
     if (answer.error !== null) throw new Unreadable('it ends in an error');
     promptIds = answer.promptIds() ?? promptIds;
+    promptTokens = answer.promptTokens ?? promptTokens;
     cachedTokens = answer.cachedTokens ?? cachedTokens;
     experts = Math.max(experts, markOf(answer.experts()));
     const named = answer.versions;
@@ -81,6 +83,7 @@ export function readChat(
     return {
       ...sample,
       promptIds: choice.promptIds ?? promptIds,
+      promptTokens: choice.info?.promptTokens ?? promptTokens ?? -1,
       experts: choice.experts < 0 && growing.size === 1 ? experts : choice.experts,
       cachedTokens: sample.cachedTokens >= 0 || growing.size > 1 ? sample.cachedTokens : (cachedTokens ?? -1),
     };
@@ -174,7 +177,6 @@ function sampleOf(index: number, choice: Growing, versions: Versions | null) {
     logprobs: logprobsOf(choice, ids.length),
     finishReason: info?.finish ?? finishReason,
     ...namedSpans(own?.version ?? null, own?.spans ?? []),
-    promptTokens: -1,
     isTorn: false,
     cachedTokens: info?.cachedTokens ?? -1,
     ...indexerOf(info?.indexer ?? choice.indexer),
