@@ -63,3 +63,31 @@ test('the counts do not wait for a turn that waits for the store', async () => {
   assert.equal((await settled).turns, 1);
   await asked;
 });
+
+test('a client that leaves when one of two choices has ended: the other one is a turn too', async () => {
+  const scene = await CaptureScene.start({ tokenizerPath: tokenizerFolder() });
+  const { captures } = scene.captured;
+  const body = Buffer.from(JSON.stringify({ input_ids: encode('ab'), sampling_params: { n: 2 }, stream: true }));
+  await captures.begin(1, { dialect: 'generate', tenant: '', session: 's', model: 'm', body });
+  const event = (index: number, ids: readonly number[], finish: string | null): string => {
+    const info = { completion_tokens: ids.length, finish_reason: finish === null ? null : { type: finish } };
+    return `data: ${JSON.stringify({ index, text: '', output_ids: ids, meta_info: info })}\n\n`;
+  };
+  const name = { session: 's', group: '', tenant: '', worker: 'w', model: 'm', path: '/generate' };
+  const asked = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
+  const facts = { ...name, startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
+  const end = (isLast: boolean, came: string): Promise<string> => {
+    const part = { request: null, isStream: true, isAwaited: false, expertsKey: null, facts };
+    return captures.end({ ...part, id: 1, isLast, answer: came === '' ? [] : [Buffer.from(came)] });
+  };
+  const unfinished = encode(' the of');
+  assert.equal(await end(false, event(1, unfinished, null) + event(0, said.ids, 'stop')), '');
+  assert.equal(await end(true, ''), '');
+  assert.deepEqual(
+    scene.turns.map(({ finishReason, outputTokens }) => [finishReason, outputTokens]),
+    [
+      ['stop', said.ids.length],
+      ['abort', unfinished.length],
+    ],
+  );
+});

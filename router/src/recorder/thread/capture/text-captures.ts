@@ -53,8 +53,10 @@ export class TextCaptures extends Captures<OpenText> {
     bytes: Buffer,
   ): void {
     const { dialect, prompts, samples, tenant, models, before, recorded } = known;
+    const wanted = prompts.length * samples;
     // All of its turns are recorded, and the rest has no data of them.
-    if (isLast && before.length > 0 && !answer.some((piece) => piece.includes(QUOTE))) return;
+    const isOver = isLast && before.length > 0 && !answer.some((piece) => piece.includes(QUOTE));
+    if (isOver && recorded.size === wanted) return;
     const answers = readAnswer(dialect, isStream, bytes);
     for (const sampled of answers) {
       if (recorded.has(sampled.index) || (!isLast && sampled.finishReason === '')) continue;
@@ -75,7 +77,6 @@ export class TextCaptures extends Captures<OpenText> {
       const bodies = { request: isFirst ? known.request : null, answer: isFirst ? bytes : null };
       this.#tree().record(prompt, { ...versioned, finishReason }, own, { ...tensors, ...bodies });
     }
-    const wanted = prompts.length * samples;
     // A truncated stream may lack some.
     if (!isStream && answers.length < wanted)
       throw new Unreadable(`${answers.length} answers where ${wanted} were asked for`);
