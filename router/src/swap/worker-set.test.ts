@@ -16,6 +16,7 @@ test('an engine that joins during a swap waits for its end, also after a trainer
         log: { info: () => {} },
         live: { current: { swapConcurrency: 0 } },
         state: { flush: () => flushed.promise },
+        gate: { changed: () => {} },
       },
     } as unknown as EngineTable,
   );

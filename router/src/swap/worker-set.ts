@@ -353,15 +353,8 @@ export class WorkerSet {
   moved(engine: SwapEngine, identity: string): void {
     const { last } = this.ledger;
     if (last === null || last.identity !== identity || last.mover !== 'trainer') {
-      const entry = {
-        identity,
-        path: null,
-        transition: 'async',
-        reset: 'all',
-        mover: 'trainer',
-        whole: identity,
-      } as const;
-      this.ledger.add(entry, Date.now()).endedAt = Date.now();
+      const how = { path: null, transition: 'async', reset: 'all', mover: 'trainer' } as const;
+      this.ledger.add({ ...how, identity, whole: identity }, Date.now()).endedAt = Date.now();
     }
     engine.isLabelled = true;
     engine.whole = identity;
