@@ -10,7 +10,7 @@ import { type OptionSpec } from '../router/src/config/options/option.ts';
 import { envName, kebab, options } from '../router/src/config/options.ts';
 import { policyNames } from '../router/src/config/options/policy-names.ts';
 import { controls } from '../router/src/engines/controls.ts';
-import { errorTable } from '../router/src/kit/errors.ts';
+import { type ErrorCode, errorTable, isRetryable } from '../router/src/kit/errors.ts';
 import { metrics } from '../router/src/observe/metrics.ts';
 import { peerMetrics } from '../router/src/observe/metrics/peers.ts';
 import { phases } from '../router/src/phases/table.ts';
@@ -146,10 +146,10 @@ ${table(['endpoint', 'who may call it', 'needs', 'meaning'], rows)}
 }
 
 function errorsPage(): string {
-  const rows = Object.entries(errorTable).map(([code, { status, isRetryable, meaning, advice }]) => [
+  const rows = Object.entries(errorTable).map(([code, { status, meaning, advice }]) => [
     `\`${code}\``,
     String(status),
-    isRetryable ? 'yes' : 'no',
+    isRetryable(code as ErrorCode) ? 'yes' : 'no',
     meaning,
     advice,
   ]);

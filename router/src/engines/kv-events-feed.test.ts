@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { encode } from '@msgpack/msgpack';
-import { XPublisher } from 'zeromq';
-import { KvPublisher, numberOf, numberedBatch } from '../../test/harness/kv-publisher.ts';
-import { until, within } from '../../test/harness/within.ts';
+import { KvPublisher, numberedBatch } from '../../test/harness/kv-publisher.ts';
+import { until } from '../../test/harness/within.ts';
 import { type KvEventFeed, type KvLoss, openKvEventFeed } from './kv-events-feed.ts';
 import { whyNoKvEvents } from './kv-events-package.ts';
 
@@ -16,14 +15,13 @@ interface Heard {
 async function listen(
   t: TestContext,
   publisher: KvPublisher | { endpoint: string },
-  options: { replay?: string; binds?: boolean; replayTimeoutMs?: number } = {},
+  options: { replay?: string; replayTimeoutMs?: number } = {},
 ): Promise<Heard> {
   const said: (number | KvLoss)[] = [];
   const feed = await openKvEventFeed(
     {
       endpoint: publisher.endpoint,
       replayEndpoint: options.replay ?? null,
-      binds: options.binds ?? false,
       replayTimeoutMs: options.replayTimeoutMs ?? 5_000,
     },
     {
@@ -178,16 +176,6 @@ test('bad frames are counted and do no harm; a batch that can not be read is a l
   await heard(listener, [0, 1, 'unreadable', 4]);
   assert.equal(listener.feed.counts.badFrames, 4);
   assert.equal(listener.feed.counts.skippedEvents, 2);
-});
-
-test('an engine that connects to us is heard too', async (t) => {
-  const listener = await listen(t, { endpoint: 'tcp://127.0.0.1:0' }, { binds: true });
-  const engine = new XPublisher({ linger: 0 });
-  t.after(() => engine.close());
-  engine.connect(listener.feed.lastEndpoint!);
-  await within(engine.receive(), 'the subscription arrives');
-  await engine.send(['', numberOf(0), numberedBatch(0, 1)]);
-  await heard(listener, [0]);
 });
 
 test('an endpoint that can not be is explained', async () => {

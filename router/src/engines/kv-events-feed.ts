@@ -7,9 +7,6 @@ import { type KvBatch, type KvEvent, readKvBatch } from './kv-events.ts';
 export interface KvFeedOptions {
   /** `tcp://host:port` or `ipc://path` of the engine's publisher. */
   readonly endpoint: string;
-  /** The engine connects to this router, as vLLM does if its own endpoint names a host; `endpoint` is listened on. */
-  readonly binds?: boolean;
-  readonly topic?: string;
   /** Where missed batches can be requested again; null if nowhere. */
   readonly replayEndpoint: string | null;
   /** Silence after which a replay is abandoned. */
@@ -68,11 +65,10 @@ export async function openKvEventFeed(
     heartbeatInterval: HEARTBEAT_MS,
     heartbeatTimeout: 3 * HEARTBEAT_MS,
   });
-  socket.subscribe(options.topic ?? '');
+  socket.subscribe('');
   const feed = new KvEventFeed(zmq, socket, options, listener);
   try {
-    if (options.binds === true) await socket.bind(options.endpoint);
-    else socket.connect(options.endpoint);
+    socket.connect(options.endpoint);
   } catch (error) {
     await feed.close();
     return `no KV cache events from ${options.endpoint}: ${(error as Error).message}.`;
@@ -107,11 +103,6 @@ export class KvEventFeed {
     socket.events.on('handshake', () => this.#connected());
     socket.events.on('disconnect', () => this.#disconnected());
     this.#running = this.#run();
-  }
-
-  /** The endpoint that it listens on, if the engine connects to the router. */
-  get lastEndpoint(): string | null {
-    return this.#socket.lastEndpoint;
   }
 
   get #isClosed(): boolean {

@@ -1,6 +1,7 @@
 interface ErrorSpec {
   readonly status: number;
-  readonly isRetryable: boolean;
+  /** The same request may succeed later. */
+  readonly isRetryable?: true;
   /** Seconds after which a retry makes sense, if the error does not say otherwise. */
   readonly retryAfterSecs?: number;
   /** For the reference. */
@@ -13,57 +14,48 @@ interface ErrorSpec {
 export const errorTable = {
   bad_request: {
     status: 400,
-    isRetryable: false,
     meaning: 'The request is malformed, or a header or field that the router reads has a value it cannot use.',
     advice: 'Correct the request; the message names the problem.',
   },
   unauthorized: {
     status: 401,
-    isRetryable: false,
     meaning: 'The request has no valid API key.',
     advice: 'Send authorization: Bearer KEY with one of the configured keys.',
   },
   forbidden: {
     status: 403,
-    isRetryable: false,
     meaning:
       'The key may send requests, but not control the router or engines; or the endpoint is served on another port.',
     advice: 'Use an admin key (--admin-api-key-file) or the admin port.',
   },
   foreign_page: {
     status: 403,
-    isRetryable: false,
     meaning:
       'A web page of another origin may have sent a request that controls or reads the router, and the request has no valid key.',
     advice: 'Send a key; or add the Host name to --allowed-hosts, or the origin of the page to --cors-allowed-origins.',
   },
   plugin_refused: {
     status: 403,
-    isRetryable: false,
     meaning: 'A plugin refused the request.',
     advice: "See the message, which is the plugin's.",
   },
   model_not_found: {
     status: 404,
-    isRetryable: false,
     meaning: 'No worker serves the model that the request names.',
     advice: 'List the models with GET /v1/models.',
   },
   session_not_found: {
     status: 404,
-    isRetryable: false,
     meaning: 'The session of a chat request, or of a control request with ?session=, is not known.',
     advice: 'Create it with POST /sessions, or check the name.',
   },
   response_not_found: {
     status: 404,
-    isRetryable: false,
     meaning: 'The stored response that the request names was at an engine that has left the fleet.',
     advice: 'Send the whole conversation as input, without previous_response_id.',
   },
   worker_not_found: {
     status: 404,
-    isRetryable: false,
     meaning: 'No worker has the URL, id or group that the request names.',
     advice: 'List the workers with GET /workers.',
   },
@@ -76,19 +68,16 @@ export const errorTable = {
   },
   session_too_stale: {
     status: 409,
-    isRetryable: false,
     meaning: 'The session began with a snapshot that is more than --max-weight-staleness snapshots old.',
     advice: 'Begin a new session, or raise the limit.',
   },
   payload_too_large: {
     status: 413,
-    isRetryable: false,
     meaning: 'The request body is larger than --max-payload-size, or than what a plugin can process.',
     advice: 'Send less, or raise the limit.',
   },
   not_json: {
     status: 415,
-    isRetryable: false,
     meaning: 'The body of a request that controls the router or engines has a type that any web page can send.',
     advice: 'Send content-type: application/json.',
   },
@@ -102,7 +91,6 @@ export const errorTable = {
   },
   swap_conflict: {
     status: 409,
-    isRetryable: false,
     meaning: 'The weight swap cannot be done in the present state of the fleet.',
     advice: 'See the message and GET /swap.',
   },
@@ -123,68 +111,57 @@ export const errorTable = {
   },
   session_cancelled: {
     status: 409,
-    isRetryable: false,
     meaning: 'The group of the session has enough members, or its deadline has passed (plugin feed).',
     advice: 'End the session; begin another one for another group.',
   },
   lease_lost: {
     status: 409,
-    isRetryable: false,
     meaning: 'The lease of a group has expired and another consumer may have the group, or the lease is not known.',
     advice: 'Do not train on the group; renew leases in time (POST /feed/renew), or raise lease_secs.',
   },
   group_taken: {
     status: 409,
-    isRetryable: false,
     meaning: 'A consumer of the feed has the group of the session, so its rewards cannot change any more.',
     advice: 'Send rewards before the group is taken: needsReward of the plugin feed makes a group wait for them.',
   },
   policy_failed: {
     status: 500,
-    isRetryable: false,
     meaning: 'The policy module threw an error.',
     advice: 'See the log; correct the module.',
   },
   tokenizer_mismatch: {
     status: 500,
-    isRetryable: false,
     meaning: 'The engine tokenises text in another way than --tokenizer-path.',
     advice: 'Give the tokenizer of the model that the engine serves.',
   },
   plugin_failed: {
     status: 500,
-    isRetryable: false,
     meaning:
       'A plugin threw an error or exceeded --plugin-timeout-ms; with 503: its thread has ended and is started again.',
     advice: 'See the log; correct the plugin.',
   },
   internal_error: {
     status: 500,
-    isRetryable: false,
     meaning: 'The router has a fault.',
     advice: 'See the log, and report it.',
   },
   weights_not_loaded: {
     status: 500,
-    isRetryable: false,
     meaning: 'An engine did not load the weights of a Tinker sampling session.',
     advice: "See the message, which has the engine's; check --tinker-weights and that the engine serves LoRA adapters.",
   },
   weights_replaced: {
     status: 409,
-    isRetryable: false,
     meaning: 'The full weights of a Tinker sampling session are no longer those of the fleet.',
     advice: 'Create a sampling session for the weights that are loaded. LoRA adapters do not replace each other.',
   },
   not_with_pairs: {
     status: 501,
-    isRetryable: false,
     meaning: 'Prefill/decode pairs do not support this request.',
     advice: 'See the guide on prefill/decode pairs; use regular engines for such requests.',
   },
   not_returned_by_engine: {
     status: 501,
-    isRetryable: false,
     meaning: 'The engine does not return what a field of the request asks for.',
     advice: "See the message: it names the engine's flag or release, or another way to ask.",
   },
@@ -208,7 +185,6 @@ export const errorTable = {
   },
   routing_loop: {
     status: 508,
-    isRetryable: false,
     meaning: "A question of the router to a worker came back to the router: the worker's address is the router's own.",
     advice: 'Remove the worker (DELETE /workers/ID).',
   },
@@ -257,25 +233,24 @@ export const errorTable = {
   },
   first_byte_timeout: {
     status: 504,
-    isRetryable: false,
     meaning: 'The engine sent no byte within --first-byte-timeout-secs.',
     advice: 'Raise the timeout, or check the engine.',
   },
   stream_idle_timeout: {
     status: 504,
-    isRetryable: false,
     meaning: 'The engine paused within its response for longer than --stream-idle-timeout-secs.',
     advice: 'Raise the timeout, or check the engine.',
   },
   request_timeout: {
     status: 504,
-    isRetryable: false,
     meaning: 'The request took longer than --request-timeout-secs or its own x-turnout-timeout.',
     advice: 'Raise the timeout, or ask for less.',
   },
 } as const satisfies Readonly<Record<string, ErrorSpec>>;
 
 export type ErrorCode = keyof typeof errorTable;
+
+export const isRetryable = (code: ErrorCode): boolean => 'isRetryable' in errorTable[code];
 
 /** The form in which an API writes errors. */
 export type ErrorFormat = 'openai' | 'anthropic' | 'sglang' | 'plain';
@@ -295,7 +270,7 @@ export class RouterError {
     this.code = code;
     this.message = message;
     this.status = options.status ?? spec.status;
-    this.isRetryable = spec.isRetryable;
+    this.isRetryable = isRetryable(code);
     this.retryAfterSecs = options.retryAfterSecs ?? spec.retryAfterSecs ?? 0;
   }
 }

@@ -5,7 +5,7 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { backoff } from '../kit/backoff.ts';
 import { copiedTogether } from '../kit/copy-slices.ts';
-import { type ErrorCode, RouterError, errorTable } from '../kit/errors.ts';
+import { type ErrorCode, RouterError, isRetryable } from '../kit/errors.ts';
 import { type Dispatch, DispatchError, type DispatchResponse } from '../listen/dispatch.ts';
 import type { Logger } from '../observe/log.ts';
 import type { StateKey } from '../phases/exchange-view.ts';
@@ -263,10 +263,13 @@ export class Sampling {
       const gone = code === 'snapshot_too_old' ? this.#parts.weights.whyGone(source.snapshot!) : null;
       if (gone !== null) return failure(gone.message, { isRetryable: false, isUsers: true });
       const isLost = code === null && this.#parts.weights.isLost(source.adapter, status, text);
-      const isRetryable = code === null ? isLost || status >= 500 || AGAIN.has(status) : errorTable[code].isRetryable;
-      const isUsers = status < 500 && !isRetryable;
+      const mayRetry = code === null ? isLost || status >= 500 || AGAIN.has(status) : isRetryable(code);
+      const isUsers = status < 500 && !mayRetry;
       const engineStatus = code === null ? status : 0;
-      return { ...failure(text, { isRetryable, isUsers, engineStatus }), isQueueFull: code === 'too_many_requests' };
+      return {
+        ...failure(text, { isRetryable: mayRetry, isUsers, engineStatus }),
+        isQueueFull: code === 'too_many_requests',
+      };
     }
     // A swap came while it was sampled, or what its engine had is not known: the next try tells whether the weights can still be had.
     const sampledBy = headers.get('x-turnout-snapshot') ?? 'unknown';
