@@ -145,7 +145,7 @@ export class Capture<State extends Captured> implements PluginPhases {
     const isUnnamed = this.#strategy.isUnnamed?.(x, state, isStream) ?? state.expected?.isUnnamed ?? true;
     const asked = versions.asked(state.bracket, isUnnamed);
     const own = factsOf(x, isStream, sessionHeaders);
-    // Calculated once: `Date.now()` has no fractions, so a second result may be another millisecond.
+    // Calculated once: the clock of dates has whole milliseconds, so a second result may be another millisecond.
     state.startedAtMs ??= own.startedAtMs;
     const facts = { ...own, startedAtMs: state.startedAtMs, asked };
     const isAwaited = holdsEnds && storesFirst;
