@@ -273,7 +273,7 @@ export class Resume implements AfterAttempt {
     this.#countAll(x, followed);
   }
 
-  /** The response is complete. The policy, which learns from its usage, is told before `finished`. */
+  /** The response is complete. Its usage is set now, because the policy reads it before `finished` is called. */
   #whole(x: Exchange, followed: Followed, result: Result): Result {
     this.#countAll(x, followed);
     return result;

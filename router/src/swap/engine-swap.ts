@@ -20,7 +20,7 @@ export interface LoadableSnapshot {
   readonly identity: string;
   /** Where the engine finds them; '': it knows by itself; null: nowhere, a trainer sent them. */
   readonly path: string | null;
-  /** The whole weights under it, if it is an adapter; null: there are none known. */
+  /** For an adapter: the whole weights that it needs; null: not known. */
   readonly under: LoadableSnapshot | null;
 }
 

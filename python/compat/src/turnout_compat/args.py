@@ -36,7 +36,7 @@ class PeerArgs:
         values: dict[str, Any] = {}
         for field in fields(cls):
             flag = str(field.metadata["flag"])
-            # A flag with the prefix decides, also if it is None: without the prefix it may be the engine's.
+            # A flag with the prefix decides even if its value is None: the flag without the prefix may be the engine's.
             found = None
             for prefixed in (use_router_prefix, False):
                 names = [_attribute(_spelled(name, prefixed)) for name in (flag, field.name)]

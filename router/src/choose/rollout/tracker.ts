@@ -129,7 +129,7 @@ export class RolloutTracker {
   begin(x: PlacedRequest, worker: Worker): void {
     const request = this.request(x);
     const state = this.workerState(worker);
-    // It was ended while this turn waited: what nobody closes again must not take room.
+    // The session was closed while this turn waited. Nothing would close it again, so it takes no room.
     if (request.session?.isOpen === false) request.session = null;
     const { session, group, prompt, promptTokens } = request;
     const nowMs = this.#context.nowMs();

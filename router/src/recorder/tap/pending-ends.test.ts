@@ -61,3 +61,19 @@ test('an end that the store never takes delays no other one', async () => {
   );
   assert.equal(ends.waiting, 1);
 });
+
+test('the later end of a session is stored last, also where the store never takes that of another session', async () => {
+  const { ends, stored, state, settle } = storeOfEnds();
+  state.isAway = true;
+  for (const session of ['bad', 'a']) ends.keep({ session, tenant: '', reward: 1 });
+  await settle();
+  Object.assign(state, { isAway: false, refused: 'bad' });
+  await ends.end({ session: 'a', tenant: '', reward: 2 });
+  await ends.retry();
+  await ends.retry();
+  assert.deepEqual(
+    stored.map(({ reward }) => reward),
+    [1, 2],
+  );
+  assert.equal(ends.waiting, 1);
+});

@@ -8,8 +8,9 @@ const MAX_WAITING = 100_000;
 export class PendingEnds {
   readonly #store: (end: SessionEnd) => Promise<SessionEnded>;
   readonly #log: Logger;
-  /** By session and tenant. */
-  readonly #waiting = new Map<string, SessionEnd>();
+  /** By session: of each tenant one. */
+  readonly #waiting = new Map<string, SessionEnd[]>();
+  #count = 0;
   #sending: Promise<void> | null = null;
   #failed = 0;
   #lost = 0;
@@ -21,17 +22,13 @@ export class PendingEnds {
   }
 
   get waiting(): number {
-    return this.#waiting.size;
+    return this.#count;
   }
 
   /** Rejects if the end can't be stored now. */
   async end(end: SessionEnd): Promise<SessionEnded> {
     // An earlier end of the session comes first: of two rewards the later one counts.
-    for (const { session } of this.#waiting.values()) {
-      if (session !== end.session) continue;
-      await this.retry();
-      break;
-    }
+    if (this.#waiting.has(end.session)) await this.#sendOf(end.session);
     return this.#store(end);
   }
 
@@ -49,14 +46,16 @@ export class PendingEnds {
   }
 
   #wait(end: SessionEnd, { message: error }: Error): void {
-    const { session } = end;
-    const key = JSON.stringify([session, end.tenant]);
-    if (this.#waiting.size >= MAX_WAITING && !this.#waiting.has(key)) {
+    const { session, tenant } = end;
+    const ends = this.#waiting.get(session) ?? [];
+    const at = ends.findIndex((earlier) => earlier.tenant === tenant);
+    if (at < 0 && this.#count >= MAX_WAITING) {
       const count = ++this.#lost;
       if (isPowerOf2(count)) this.#log.error({ error, session, count }, 'the end of a session is lost');
       return;
     }
-    this.#waiting.set(key, { ...this.#waiting.get(key), ...end });
+    if (at < 0) this.#count++;
+    this.#waiting.set(session, at < 0 ? [...ends, end] : ends.with(at, { ...ends[at]!, ...end }));
     const count = ++this.#failed;
     if (isPowerOf2(count)) {
       this.#log.warn({ error, session, count }, 'the end of a session was not stored: it is tried again');
@@ -64,18 +63,29 @@ export class PendingEnds {
   }
 
   async #sendAll(): Promise<void> {
-    for (const [key, end] of this.#waiting) {
-      const isStored = await this.#store(end).then(
-        () => true,
-        () => false,
-      );
-      const newer = this.#waiting.get(key)!;
-      if (isStored && newer === end) this.#waiting.delete(key);
-      if (isStored) continue;
-      // The next time another one is the first: it may be this one alone that can't be stored.
-      this.#waiting.delete(key);
-      this.#waiting.set(key, newer);
-      return;
+    for (const [session] of this.#waiting) {
+      try {
+        await this.#sendOf(session);
+      } catch {
+        // The next time another one is the first: it may be this one alone that can't be stored.
+        const ends = this.#waiting.get(session) ?? [];
+        this.#waiting.delete(session);
+        if (ends.length > 0) this.#waiting.set(session, ends);
+        return;
+      }
+    }
+  }
+
+  /** Rejects if the store does not take an end of the session. */
+  async #sendOf(session: string): Promise<void> {
+    for (const end of this.#waiting.get(session) ?? []) {
+      await this.#store(end);
+      const ends = this.#waiting.get(session) ?? [];
+      // One that was given more meanwhile stays, and is stored the next time.
+      const rest = ends.filter((each) => each !== end);
+      this.#count -= ends.length - rest.length;
+      if (rest.length > 0) this.#waiting.set(session, rest);
+      else this.#waiting.delete(session);
     }
   }
 }

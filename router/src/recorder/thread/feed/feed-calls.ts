@@ -59,7 +59,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     if (feed.isLost) throw new Error('another router has taken this feed over');
     return feed;
   };
-  /** null: there is none, or another router has it. */
+  /** null: no feed has begun, or another router has taken it over. */
   const own = (): Feed | null => (feed?.isLost === true ? null : feed);
   const calls = {
     async feedBegin({ options, router }: FeedStart): Promise<void> {

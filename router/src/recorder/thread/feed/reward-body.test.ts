@@ -16,7 +16,7 @@ test('token rewards in a list are those of the tokens that the trajectory keeps 
   };
   const first = turn(null, 0);
   const second = turn(first.id, 10);
-  // It goes on from the second turn, and keeps three tokens of the first one.
+  // The third turn continues the second one and keeps only its first three tokens.
   const third = turn(second.id, 3);
   store.put([first, second, third]);
   const give = (...rewards: readonly number[]) =>

@@ -32,7 +32,7 @@ function eventsOf(index: number, ids: readonly number[], isVllm: boolean): Event
     finish_reason: 'stop',
     ...(isVllm ? { token_ids: [STOP], stop_reason: STOP } : { matched_stop: STOP }),
   };
-  // What a client is told of all choices may come with any of them.
+  // Fields about the whole response may be in the event of any choice.
   const metadata = { weight_version: '7' };
   const head = event({ choices: [{ index, delta: { role: 'assistant' } }], prompt_token_ids: [1, 2], metadata });
   return [...(index === 0 ? [head] : []), ...events, choice({}, end, true, ids.length + 1)];
