@@ -65,7 +65,8 @@ test('any load, any memory: everything ends, with the tokens it would have alone
     retractAtStep: fc.option(fc.nat(60)),
   });
   const engine = fc.record({
-    kvTokens: fc.integer({ min: 140, max: 400 }),
+    // The longest request has 130 tokens, and the memory is whole blocks: below 9 blocks of 16 it could never run.
+    kvTokens: fc.integer({ min: 144, max: 400 }),
     blockTokens: fc.constantFrom(1, 4, 16),
     maxRunning: fc.integer({ min: 1, max: 8 }),
     maxStepTokens: fc.integer({ min: 1, max: 200 }),
@@ -74,6 +75,7 @@ test('any load, any memory: everything ends, with the tokens it would have alone
   fc.assert(
     fc.property(engine, fc.array(request, { maxLength: 15 }), (options, requests) => {
       const machine = scheduler(options);
+      assert.ok(machine.maxSequenceTokens >= 130, 'the engine refuses longer requests');
       const all = requests.map((given, i) => ({
         ...given,
         sequence: new Sequence(`s${i}`, given.prompt, { ...plain, ...given }),
