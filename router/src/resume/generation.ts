@@ -33,8 +33,8 @@ export class Generation {
   readonly asked: RequestFacts;
   /** Its engines are asked for the text of stop strings too: see `StopText`. */
   readonly showsStops: boolean;
-  /** Why it can't be continued; '': it can. */
-  whyNot = '';
+  /** Why it can't be continued; null: it can. */
+  whyNot: string | null = null;
   /** Sampled tokens so far; of a cumulative stream, those of earlier parts. */
   ids: number[] = [];
   /** Sampled tokens of earlier parts. */
@@ -64,9 +64,10 @@ export class Generation {
   /** The newest event that went out. */
   #newest: Buffer | null = null;
   #kept: KeptEvent[] = [];
-  /** Tokens of the present part, as its newest event counts them. */
-  #count = 0;
-  #textBytes = 0;
+  /** Tokens of the present part, as its newest event counts them; null: it does not. */
+  #count: number | null = 0;
+  /** Bytes of the text of the newest event; null: it has none. */
+  #textBytes: number | null = 0;
   #text = '';
   /** Code points of text in earlier parts, and in all. */
   #textOffset = 0;
@@ -115,7 +116,7 @@ export class Generation {
 
   /** It can't be continued, and keeps nothing. */
   forget(): void {
-    this.whyNot ||= 'memory';
+    this.whyNot ??= 'memory';
     this.#isForgotten = true;
     this.ids = [];
     this.#newest = null;
@@ -140,7 +141,7 @@ export class Generation {
     const isAborted = part.finish === 'abort' && this.#parts.isContinued(this.sampled.length > this.offset);
     if (isAborted) return this.#aborted(part, event, brace);
     this.#kept.push({ event, start: brace, part });
-    if (this.#isDelta === null && (part.count ?? -1) > part.idCount()) this.#setDelta();
+    if (this.#isDelta === null && part.count !== null && part.count > part.idCount()) this.#setDelta();
     else if (this.#isDelta === null && this.#kept.length + (this.#newest === null ? 0 : 1) > 1) this.#setMode(false);
     if (this.#isSettled(part)) return this.release(true);
     if (this.#kept.length <= MAX_KEPT_EVENTS) return [];
@@ -222,7 +223,7 @@ export class Generation {
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */
   #failed(code: number, event: Buffer): Buffer[] {
-    if (code < 500 || this.#newest === null || this.whyNot !== '') return [...this.release(), event];
+    if (code < 500 || this.#newest === null || this.whyNot !== null) return [...this.release(), event];
     this.isAborted = true;
     this.isBroken = true;
     return [];
@@ -231,7 +232,7 @@ export class Generation {
   /** Tokens that did not go out are sampled anew: they may end within a character. */
   #aborted(part: Delta, event: Buffer, start: number): Buffer[] {
     const form = this.asked.dialect.name;
-    const hasNew = this.#kept.length > 0 || (part.count ?? -1) !== this.#count;
+    const hasNew = this.#kept.length > 0 || part.count !== this.#count;
     // It may have the routed experts of this part.
     if (form === 'generate' && !hasNew) this.#newest = this.#join(event, start, { finish: NO_FINISH });
     this.isAborted = true;
@@ -259,7 +260,7 @@ export class Generation {
     // Events that have all so far, and those that have what is new, begin alike.
     if (this.#isDelta === null && this.offset > 0) return false;
     if (part.textBytes === null) return true;
-    const newBytes = this.#isDelta === true ? part.textBytes : part.textBytes - this.#textBytes;
+    const newBytes = this.#isDelta === true ? part.textBytes : part.textBytes - (this.#textBytes ?? 0);
     // SGLang (0.5.23) sends the text before such a part of a character up to its last space.
     return newBytes > 0 && (this.#parts.isVllm || !part.endsInSpace);
   }
@@ -270,12 +271,12 @@ export class Generation {
     const before = this.ids.length;
     if (this.#isDelta === true) {
       if (!this.#isForgotten) for (const id of idsOf(part)) this.ids.push(id);
-      if (this.ids.length === before && (part.textBytes ?? 0) > 0 && part.finish === null) this.whyNot ||= 'ids';
+      if (this.ids.length === before && (part.textBytes ?? 0) > 0 && part.finish === null) this.whyNot ??= 'ids';
     }
     this.#learn(part);
-    const fresh = this.#isDelta === true ? this.ids.length - before : (part.count ?? -1) - this.#count;
+    const fresh = this.#isDelta === true ? this.ids.length - before : (part.count ?? 0) - (this.#count ?? 0);
     this.isEndUnsure = fresh > 1 && part.textBytes !== null;
-    this.#count = part.count ?? -1;
+    this.#count = part.count;
     const released = this.#released(part);
     const text = released === null ? null : released.text;
     const made = this.#join(event, start, { text, finish: this.#finishOf(part, released?.stop ?? null) });
@@ -302,7 +303,7 @@ export class Generation {
 
   /** What goes out of the text of an event; null: the engine's own. */
   #released(part: Delta): { readonly text: string; readonly stop: string | null } | null {
-    this.#textBytes = part.textBytes ?? -1;
+    this.#textBytes = part.textBytes;
     if (part.textBytes === null) return null;
     const isCounted = this.asked.dialect.name === 'completions';
     if (this.#stopText === null && !isCounted) return null;

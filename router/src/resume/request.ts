@@ -5,8 +5,8 @@ import type { Members } from '../kit/json-edit.ts';
 /** What a generation keeps of its request: the body may be large. */
 export interface RequestFacts {
   readonly dialect: Dialect;
-  /** Why it can't be continued exactly; '' if it can. */
-  readonly whyNot: string;
+  /** Why it can't be continued exactly; null: it can. */
+  readonly whyNot: string | null;
   readonly isStream: boolean;
   /** The most tokens that it may have; Infinity: as many as fit. */
   readonly limit: number;
@@ -33,7 +33,7 @@ export function factsOf(asked: Asked): RequestFacts {
   const tokens = asked.param('stop_token_ids');
   return {
     dialect,
-    whyNot: reasonOf(asked) || (isOne && hasParams ? '' : 'prompt'),
+    whyNot: reasonOf(asked) ?? (isOne && hasParams ? null : 'prompt'),
     isStream: asked.isStream,
     limit,
     least,
@@ -127,14 +127,14 @@ const parameters: Readonly<Record<string, Readonly<Record<string, readonly unkno
   prompt: { suffix: [''], session_params: [], truncate_prompt_tokens: [], kv_transfer_params: [] },
 };
 
-/** @returns the reason why a generation can't be continued; '' if there is none */
-function reasonOf(asked: Asked): string {
+/** @returns the reason why a generation can't be continued; null: there is none */
+function reasonOf(asked: Asked): string | null {
   for (const [reason, names] of Object.entries(parameters)) {
     for (const [name, neutral] of Object.entries(names)) {
       if (!isNeutral(asked.get(name), neutral) || !isNeutral(asked.param(name), neutral)) return reason;
     }
   }
-  return '';
+  return null;
 }
 
 function isNeutral(value: unknown, neutral: readonly unknown[]): boolean {

@@ -75,7 +75,7 @@ export class ResumeSink extends PassingSink {
     if (generation === null) return this.#out.head(this.#x, head, true);
     this.#head = head;
     this.#mode = !fits ? 'payload' : isStream ? 'events' : 'answer';
-    if (this.#mode === 'payload') generation.whyNot ||= 'answer';
+    if (this.#mode === 'payload') generation.whyNot ??= 'answer';
     if (this.#mode === 'events') head.setLength(null);
     if (this.#mode !== 'answer') this.#out.head(this.#x, head);
   }
@@ -116,7 +116,7 @@ export class ResumeSink extends PassingSink {
       return this.#end(done);
     }
     // What is held may be given up for another part.
-    if (generation !== null && generation.whyNot === '' && this.#mode !== 'payload') return done();
+    if (generation !== null && generation.whyNot === null && this.#mode !== 'payload') return done();
     super.whenPassed(done);
   }
 
@@ -157,7 +157,7 @@ export class ResumeSink extends PassingSink {
     if (generation.isRewritten || this.#heldBytes <= MAX_UNCHANGED_BYTES) return;
     // It may be one that was aborted: what follows are its experts.
     if (this.#heldBytes <= MAX_HELD_BYTES && this.#held.some((piece) => piece.includes('"abort"'))) return;
-    generation.whyNot ||= 'large_answer';
+    generation.whyNot ??= 'large_answer';
     this.#mode = 'payload';
     this.#head!.setLength(null);
     this.#out.head(this.#x, this.#head!);
@@ -172,7 +172,7 @@ export class ResumeSink extends PassingSink {
 
   /** The event that comes is too large to be held: from here on everything passes as it is. */
   #passOn(generation: Generation): void {
-    generation.whyNot ||= 'large_event';
+    generation.whyNot ??= 'large_event';
     this.#mode = 'payload';
     for (const made of generation.release()) this.#out.add(made);
     for (const piece of this.#splitter.held) this.#out.add(piece);

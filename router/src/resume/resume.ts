@@ -45,8 +45,8 @@ interface Followed {
   /** null: its request was not read yet, or it can't be continued. */
   generation: Generation | null;
   sink: ResumeSink | null;
-  /** Why it can't be continued; ''. */
-  reason: string;
+  /** Why it can't be continued; null: it can. */
+  reason: string | null;
   /** Of its first part: another kind of engine would not understand the request. */
   worker: Worker | null;
   /** Of the weights of the present worker, before it got the request; null: it has none. */
@@ -114,25 +114,25 @@ export class Resume implements AfterAttempt {
     }
     if (sink?.isOver === true) return this.#whole(x, followed, COMPLETE);
     const failed = x.seams.filter(({ cause }) => cause !== 'aborted').length;
-    const exhausted = failed < this.#parts.maxRetries() ? '' : 'retries';
-    const reason = generation === null ? followed.reason : this.#whyNot(x, generation) || exhausted;
-    if (generation !== null && reason === '') {
+    const exhausted = failed < this.#parts.maxRetries() ? null : 'retries';
+    const reason = generation === null ? followed.reason : (this.#whyNot(x, generation) ?? exhausted);
+    if (generation !== null && reason === null) {
       const failure = result.code === 'engine_hung' ? 'cut_hung' : 'cut';
       return this.#next(x, followed, generation, failure, result.detail);
     }
-    add(this.unresumed, reason);
+    if (reason !== null) add(this.unresumed, reason);
     return result;
   }
 
-  #whyNot(x: Exchange, generation: Generation): string {
+  #whyNot(x: Exchange, generation: Generation): string | null {
     const { whyNot, asked, promptIds } = generation;
-    if (whyNot !== '') return whyNot;
+    if (whyNot !== null) return whyNot;
     if (generation.isWithinText) return 'text';
     if (!x.body.isWhole) return 'body';
     const ids = generation.sampled;
     if (ids.length >= asked.limit) return 'limit';
     if (ids.length > 0 && asked.promptTokens === null && promptIds === null) return 'prompt';
-    return asked.stops.length > 0 && ids.length > 0 && ids.length < asked.least ? 'stop_text' : '';
+    return asked.stops.length > 0 && ids.length > 0 && ids.length < asked.least ? 'stop_text' : null;
   }
 
   #next(
@@ -211,7 +211,7 @@ export class Resume implements AfterAttempt {
     const facts = asked === null ? null : factsOf(asked);
     followed.generation = null;
     followed.reason = reasonOf(x, worker, facts, body);
-    if (followed.reason !== '' || facts === null) return body;
+    if (followed.reason !== null || facts === null) return body;
     x.refuseCompression();
     x.body.keep();
     const generation = new Generation({
@@ -260,9 +260,9 @@ export class Resume implements AfterAttempt {
     if (!isOfSwap && (!resumesAll || this.#aborts.mayBeAt(nowMs))) return false;
     // An engine may abort the same request each time.
     const mayGoOn = isOfSwap || hasNew ? maxRetries() > 0 : fruitless < maxRetries();
-    const reason = this.#whyNot(x, generation) || (mayGoOn ? '' : 'retries');
-    if (reason !== '') add(this.unresumed, reason);
-    return reason === '';
+    const reason = this.#whyNot(x, generation) ?? (mayGoOn ? null : 'retries');
+    if (reason !== null) add(this.unresumed, reason);
+    return reason === null;
   }
 
   #finished(x: Exchange): void {
@@ -291,15 +291,15 @@ export class Resume implements AfterAttempt {
   }
 }
 
-function reasonOf(x: Exchange, { engine }: Worker, asked: RequestFacts | null, body: Buffer): string {
+function reasonOf(x: Exchange, { engine }: Worker, asked: RequestFacts | null, body: Buffer): string | null {
   if (x.roles !== null) return 'pair';
   if (asked === null) return body.length > MAX_BODY_BYTES ? 'body' : 'path';
-  if (asked.whyNot !== '') return asked.whyNot;
+  if (asked.whyNot !== null) return asked.whyNot;
   // vLLM (0.33) returns either ids or the text of the prompt; SGLang's text of it would be searched for stop strings.
   if (asked.echoes && (engine === 'sglang' ? asked.stops.length > 0 : !asked.asksForIds)) return 'echo';
   if (engine === 'openai' || (engine === null && asked.dialect.name === 'completions' && asked.stops.length > 0))
     return 'engine';
-  return '';
+  return null;
 }
 
 /** @param json vLLM answers with `prompt`, SGLang with `text` */
