@@ -120,7 +120,7 @@ test("spans of a turn are the engine's own; what the router knows counts when th
     { at: 0, until: 0, version: 'base', name: 'default' },
     { at: 9, until: 9, version: 'v2', name: 'v2' },
   ];
-  const asked: AskedVersion = { before: 'x', isProof: false, stale: '', ticket: 1, changes };
+  const asked: AskedVersion = { before: 'x', isProof: false, stale: null, ticket: 1, changes };
   const known = [
     { version: 'base', from: 0, to: 3 },
     { version: null, from: 3, to: 4 },
@@ -157,7 +157,7 @@ test("spans of a turn are the engine's own; what the router knows counts when th
 
 test('a name at the end of an answer confirms weights that stayed, and refutes others', () => {
   const changes = [{ at: 0, until: 0, version: 'v2', name: 'v2' }];
-  const asked: AskedVersion = { before: 'v2', isProof: true, stale: '', ticket: 0, changes };
+  const asked: AskedVersion = { before: 'v2', isProof: true, stale: null, ticket: null, changes };
   const spans = (endVersion: string, changed = changes): (string | null)[] => {
     const known = [{ version: 'v2', from: 0, to: 2 }];
     const sampled = { spans: [], known, endVersion, ids: new Int32Array(2) };
@@ -172,7 +172,7 @@ test('where another engine continues, each names its own weights', () => {
   const seam = { at: 3, worker: 'a', version: 'base', cause: 'cut' as const };
   const changes = [{ at: 0, until: 0, version: 'v1', name: 'v1' }];
   const earlier = [[{ at: 0, until: 0, version: 'base', name: 'default' }]];
-  const asked: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0, changes, seams: [seam], earlier };
+  const asked: AskedVersion = { before: null, isProof: false, stale: null, ticket: null, changes, seams: [seam], earlier };
   const spans = (...names: string[]): (string | null)[] => {
     const named = names.map((version, i) => ({ version, from: 3 * i, to: 3 * i + 3 }));
     return coveringSpans({ spans: named, endVersion: null, ids: new Int32Array(6) }, 0, asked).map(

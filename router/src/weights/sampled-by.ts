@@ -23,8 +23,8 @@ export class SampledBy {
   readonly #byName = new Map<string, string | null>();
   #arrived = 0;
   #passed = 0;
-  /** How much had arrived when the engine had loaded weights; -1: not all that it had sampled. */
-  #loadedAt = -1;
+  /** How much had arrived when the engine had loaded weights; null: not all that it had sampled. */
+  #loadedAt: number | null = null;
 
   /** @param weights of the engine when it gets the request; null: the router does not replace them */
   constructor(worker: Worker, weights: EngineWeights | null) {
@@ -50,12 +50,12 @@ export class SampledBy {
 
   /** The engine has loaded other weights, and still samples nothing. @param isReadOn all that it had sampled is being read */
   loaded(isReadOn: boolean): void {
-    this.#loadedAt = isReadOn ? this.#arrived : -1;
+    this.#loadedAt = isReadOn ? this.#arrived : null;
   }
 
   changed(weights: Named | null): void {
     const isPlaceKnown = this.#arrived === 0 || this.#loadedAt === this.#arrived;
-    this.#loadedAt = -1;
+    this.#loadedAt = null;
     if ((weights?.snapshot ?? null) === this.newest) return;
     this.#add(this.#arrived, weights);
     // What was sampled with the weights of before may still come.

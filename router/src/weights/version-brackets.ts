@@ -14,8 +14,8 @@ export interface Bracket {
   readonly x: Exchange;
   readonly workers: readonly Worker[];
   readonly before: readonly (Label | null)[];
-  /** Identifies the version answer that follows after the turn; 0: none follows. */
-  ticket: number;
+  /** Identifies the version answer that follows after the turn; null: none follows. */
+  ticket: number | null;
   /** Where other engines sampled before (`--resume`), and the changes there. */
   readonly seams: readonly Seam[];
   readonly earlier: readonly (readonly WeightChange[])[];
@@ -23,8 +23,8 @@ export interface Bracket {
   readonly changes: WeightChange[];
   /** `EngineWeights.breaks` of each, then. */
   readonly breaks: readonly number[];
-  /** Where the response was when the engine had loaded weights; -1: not all of what it had made was read by then. */
-  loadedAt: number;
+  /** Where the response was when the engine had loaded weights; null: not all of what it had made was read by then. */
+  loadedAt: number | null;
 }
 
 /** A response that is read. */
@@ -41,7 +41,7 @@ interface Followed {
   readonly tap: Tap;
 }
 
-const NOTHING_KNOWN: AskedVersion = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
+const NOTHING_KNOWN: AskedVersion = { before: null, isProof: false, stale: null, ticket: null, changes: [] };
 
 /**
  * Versions of weights that engines don't name in their answers: the engine is asked before it gets a request and after it has answered.
@@ -84,10 +84,10 @@ export class VersionBrackets {
       x,
       workers,
       before,
-      ticket: 0,
+      ticket: null,
       changes: now === null ? [] : [{ at: 0, until: 0, ...now }],
       breaks: workers.map((each) => this.#source?.weightsOf(each)?.breaks ?? 0),
-      loadedAt: -1,
+      loadedAt: null,
       seams,
       earlier: isNext ? [...earlier.earlier, earlier.changes] : (earlier?.earlier ?? []),
     };
@@ -120,7 +120,7 @@ export class VersionBrackets {
   #loads(worker: Worker, stage: LoadStage): void {
     for (const { bracket, tap } of this.#at(worker)) {
       const { x } = bracket;
-      if (stage === 'loaded') bracket.loadedAt = x.readOnBytes > 0 ? tap.end : -1;
+      if (stage === 'loaded') bracket.loadedAt = x.readOnBytes > 0 ? tap.end : null;
       else x.readOn(stage === 'paused');
     }
   }
@@ -133,7 +133,7 @@ export class VersionBrackets {
         if (this.#taps.get(bracket) !== tap) return;
         const at = tap.end;
         this.#note(followed, at, bracket.loadedAt === at);
-        bracket.loadedAt = -1;
+        bracket.loadedAt = null;
       });
     }
   }
@@ -162,7 +162,7 @@ export class VersionBrackets {
     const [first] = all as [EngineWeights | null];
     if (first === null || all.includes(null)) return null;
     const isSame = all.every((each) => each!.snapshot === first.snapshot && each!.name === first.name);
-    return isSame ? { version: first.snapshot, name: first.name } : { version: null, name: '' };
+    return isSame ? { version: first.snapshot, name: first.name } : { version: null, name: null };
   }
 
   /**
@@ -172,12 +172,12 @@ export class VersionBrackets {
   asked(bracket: Bracket | null, isUnnamed: boolean): AskedVersion {
     if (bracket === null) return NOTHING_KNOWN;
     const { workers, before, seams, earlier } = bracket;
-    if (isUnnamed && bracket.ticket === 0) bracket.ticket = ++this.#tickets;
+    if (isUnnamed) bracket.ticket ??= ++this.#tickets;
     const isUnbroken = before.every((label, i) => label?.updates === this.#labels.of(workers[i]!).updates);
     return {
       before: commonName(before),
       isProof: isUnbroken && before.every((label) => label?.isProof === true),
-      stale: workers.map((worker) => this.#labels.of(worker).stale).find((name) => name !== null) ?? '',
+      stale: workers.map((worker) => this.#labels.of(worker).stale).find((name) => name !== null) ?? null,
       ticket: bracket.ticket,
       changes: [...bracket.changes],
       ...(seams.length === 0 ? {} : { seams, earlier }),
@@ -190,7 +190,7 @@ export class VersionBrackets {
    */
   complete(x: ExchangeView, bracket: Bracket | null, recorded: Promise<unknown> = Promise.resolve()): void {
     this.left(bracket);
-    if (bracket === null || bracket.ticket === 0) return;
+    if (bracket === null || bracket.ticket === null) return;
     // After an engine has died, another process may answer.
     const asked = x.outcome === 'cut' ? [] : bracket.workers.map((worker) => this.#labels.of(worker).ask());
     const done = this.#complete(bracket, Promise.all(asked), recorded).finally(() => this.#open.delete(done));
@@ -211,13 +211,14 @@ export class VersionBrackets {
   async #complete(bracket: Bracket, asked: Promise<readonly Label[]>, recorded: Promise<unknown>): Promise<void> {
     const labels = await asked;
     await recorded.catch(() => {});
-    const { before, ticket, changes } = bracket;
+    const { before, changes } = bracket;
+    const ticket = bracket.ticket!;
     const name = commonName(labels);
     const isProof = before.every((label, i) => {
       const after = labels[i];
       return label?.isProof === true && after?.isProof === true && after.updates === label.updates;
     });
-    const isProven = changes.length === 0 && isProof && name !== '' && name === commonName(before);
+    const isProven = changes.length === 0 && isProof && name !== null && name === commonName(before);
     const isExpected = labels.length > 0 && changes.length > 0 && this.#isExpected(bracket, labels);
     this.#onLearned({ ticket, version: isProven ? name : null, isExpected, after: name });
   }
@@ -234,8 +235,8 @@ export class VersionBrackets {
   }
 }
 
-/** '' where they have none in common. */
-function commonName(labels: readonly (Label | null)[]): string {
-  const name = labels[0]?.name ?? '';
-  return labels.every((label) => label?.name === name) ? name : '';
+/** null: they have none in common. */
+function commonName(labels: readonly (Label | null)[]): string | null {
+  const name = labels[0]?.name ?? null;
+  return labels.every((label) => label?.name === name) ? name : null;
 }

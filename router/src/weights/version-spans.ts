@@ -23,20 +23,20 @@ export interface WeightChange {
   readonly until: number;
   /** null: not known. */
   readonly version: string | null;
-  /** What the engine itself names these weights: the version, or `default` if it has no name for them. */
-  readonly name: string;
+  /** What the engine itself names these weights: the version, or `default` if it has no name for them; null: those of a pair differ. */
+  readonly name: string | null;
 }
 
 /** What an engine was asked of its weights for the sake of an answer. */
 export interface AskedVersion {
-  /** What it named them before it got the request; '' where that is not known. */
-  readonly before: string;
+  /** What it named them before it got the request; null: not known. */
+  readonly before: string | null;
   /** That name proves which weights they were, and no update was seen from then to the end of the answer. */
   readonly isProof: boolean;
-  /** A name that the engine kept over an update that the router saw: in an answer it proves nothing. '' for none. */
-  readonly stale: string;
-  /** By which number the answer to the question afterwards comes; 0: none comes. */
-  readonly ticket: number;
+  /** A name that the engine kept over an update that the router saw: in an answer it proves nothing. null: none. */
+  readonly stale: string | null;
+  /** By which number the answer to the question afterwards comes; null: none comes. */
+  readonly ticket: number | null;
   /** The first one holds from the request on; empty: the router swaps no weights. */
   readonly changes: readonly WeightChange[];
   /** Where other engines sampled before; all else is about the last one. Left out: one engine sampled all. */
@@ -52,8 +52,8 @@ export interface LearnedVersion {
   readonly version: string | null;
   /** It is what the router expects after its own weight swaps, and nothing else has changed the weights since the request was sent. */
   readonly isExpected: boolean;
-  /** What it named them after the answer; '' where it did not say. */
-  readonly after: string;
+  /** What it named them after the answer; null: it did not say. */
+  readonly after: string | null;
 }
 
 /** What the router knows from its own weight swaps of tokens whose version the engine did not name. Stored only when the engine confirms it. */
@@ -91,7 +91,7 @@ export function coveringSpans(
       const isSure = isNamed || (isEndKnown && asked.changes.length === 1);
       const from = at;
       add(isSure ? version : null, Math.min(end, to));
-      const mayBe = endVersion === null && version !== null && asked.ticket > 0;
+      const mayBe = endVersion === null && version !== null && asked.ticket !== null;
       if (!isSure && mayBe && at > from) assumed.set(spans.at(-1)!, version);
     }
     add(null, to);
@@ -118,7 +118,7 @@ export function namedBy(
   name: string,
   { stale, changes }: Pick<AskedVersion, 'stale' | 'changes'>,
 ): string | null | undefined {
-  if (changes.length === 0) return stale !== '' && name === stale ? undefined : name;
+  if (changes.length === 0) return name === stale ? undefined : name;
   const own = name === stale ? UNSET : name;
   const meant = new Set(
     changes.filter((each) => each.name === own || each.version === own).map(({ version }) => version),
@@ -132,7 +132,7 @@ export function namedBy(
 /** The parts of a response by the engines that sampled them. */
 function partsOf(asked: AskedVersion): { to: number; facts: Pick<AskedVersion, 'stale' | 'changes'> }[] {
   const { seams = [], earlier = [] } = asked;
-  const before = seams.map(({ at }, i) => ({ to: at, facts: { stale: '', changes: earlier[i] ?? [] } }));
+  const before = seams.map(({ at }, i) => ({ to: at, facts: { stale: null, changes: earlier[i] ?? [] } }));
   return [...before, { to: Infinity, facts: asked }];
 }
 
@@ -169,7 +169,7 @@ function unnamed(
   return {
     version: null,
     ...place,
-    ...(before === '' ? {} : { before }),
+    ...(before === null ? {} : { before }),
     ...(endVersion === null ? {} : { after: endVersion }),
   };
 }
@@ -187,5 +187,5 @@ export const completed = (
     const known = isExpected ? (assumed.get(span) ?? version) : version;
     if (known !== null) return { version: known, from, to };
     // What its answer named says more.
-    return after === '' || span.after !== undefined ? span : { ...span, after };
+    return after === null || span.after !== undefined ? span : { ...span, after };
   });

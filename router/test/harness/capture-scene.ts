@@ -127,7 +127,7 @@ export class CaptureScene {
     };
     const facts = { session, group: '', tenant: '', worker: 'w', model: 'm', path: '/generate' };
     // The engine was asked before the request, too: a name at the end of an answer alone proves nothing.
-    const asked = { before: said.version ?? '1', isProof: true, stale: '', ticket: 0, changes: [] };
+    const asked = { before: said.version ?? '1', isProof: true, stale: null, ticket: null, changes: [] };
     const times = { startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
     void this.captured.captures.end({
       id,

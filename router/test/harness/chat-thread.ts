@@ -59,7 +59,7 @@ export async function startChatThread(t: TestContext, options: Partial<RecorderO
   };
   /** @param isLast false: more of the stream follows */
   const close = async (opened: number, answer: Buffer, isStream = false, isLast = true): Promise<void> => {
-    const asked = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
+    const asked = { before: null, isProof: false, stale: null, ticket: null, changes: [] };
     const name = { session: '', tenant: '', group: '', worker: '', model: '', path: '/v1/chat/completions' };
     const facts = { ...name, startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
     const part = { isStream, isLast, answer: [answer], expertsKey: null };

@@ -8,7 +8,7 @@ test('turns that end after their thread did are counted', async () => {
   const thread = new RecorderThread({ dataDir: '/dev/null', store: 'sqlite', tokenizerPath: null }, died.resolve);
   await died.promise;
   const facts = { session: '', group: '', tenant: '', worker: '', model: '', path: '' };
-  const asked = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
+  const asked = { before: null, isProof: false, stale: null, ticket: null, changes: [] };
   const times = { startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
   const answer = [Buffer.from('{}')];
   const turn = {

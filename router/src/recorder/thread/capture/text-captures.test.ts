@@ -36,7 +36,7 @@ test('a turn whose prompt can not be opened is counted, its routed experts are d
     isAwaited: false,
     answer: [Buffer.from('{}')],
     expertsKey: 7,
-    facts: { ...facts, ...times, asked: { before: '', isProof: false, stale: '', ticket: 0, changes: [] } },
+    facts: { ...facts, ...times, asked: { before: null, isProof: false, stale: null, ticket: null, changes: [] } },
   });
   const { uncaptured, lastProblem } = await calls.settledStats();
   assert.deepEqual([uncaptured, lastProblem, parts()], [1, 'no memory', []]);
@@ -74,7 +74,7 @@ test('a client that leaves when one of two choices has ended: the other one is a
     return `data: ${JSON.stringify({ index, text: '', output_ids: ids, meta_info: info })}\n\n`;
   };
   const name = { session: 's', group: '', tenant: '', worker: 'w', model: 'm', path: '/generate' };
-  const asked = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
+  const asked = { before: null, isProof: false, stale: null, ticket: null, changes: [] };
   const facts = { ...name, startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
   const end = (isLast: boolean, came: string): Promise<string> => {
     const part = { request: null, isStream: true, isAwaited: false, expertsKey: null, facts };

@@ -51,7 +51,7 @@ const facts = {
   path: '/v1/chat/completions',
   group: '',
   worker: '',
-  asked: { before: '', isProof: false, stale: '', ticket: 0, changes: [] },
+  asked: { before: null, isProof: false, stale: null, ticket: null, changes: [] },
   startedAtMs: 0,
   ttftMs: 0,
   generationMs: 0,

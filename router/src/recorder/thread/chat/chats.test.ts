@@ -47,7 +47,7 @@ async function addTurn(chat: ChatSession, ...contents: unknown[]): Promise<Turn[
     promptIds: encode('What is this?'),
     isTorn: false,
   };
-  const asked = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
+  const asked = { before: null, isProof: false, stale: null, ticket: null, changes: [] };
   const facts = { group: '', worker: '', startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
   const choice = { message: sample.message, token_ids: [...sample.ids], finish_reason: 'stop' };
   const kept = { answer: Buffer.from(JSON.stringify({ choices: [choice] })), callKey: '' };

@@ -116,9 +116,9 @@ export class TurnWriter {
     else this.#writeSoon();
   }
 
-  /** The engine of a turn is asked for versions that it did not name. @param ticket identifies the answer; 0: there will be none */
-  expectVersions({ id, versions }: Turn, ticket: number): void {
-    if (ticket === 0) {
+  /** The engine of a turn is asked for versions that it did not name. @param ticket identifies the answer; null: there will be none */
+  expectVersions({ id, versions }: Turn, ticket: number | null): void {
+    if (ticket === null) {
       if (!areAllNamed(versions)) this.#unknownVersions++;
       return;
     }
