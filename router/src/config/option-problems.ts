@@ -7,11 +7,11 @@ const CAPTURING = '--plugin radix-tree, --plugin chat-sessions or --capture-chat
 const captures = ({ captureChat, plugin }: Config): boolean =>
   captureChat || plugin.some((entry) => /^(radix-tree|chat-sessions|feed)(:|$)/.test(entry));
 
-/** @returns what is wrong with the options for what is stored; '' for nothing */
-export const captureProblem = (config: Config): string =>
+/** @returns what is wrong with the options for what is stored; null: nothing */
+export const captureProblem = (config: Config): string | null =>
   config.captureRequired && !captures(config)
     ? `--capture-required: nothing is captured without a plugin that captures: give ${CAPTURING}`
-    : '';
+    : null;
 
 /** @returns a message for each option that has no effect */
 export function withoutEffect(config: Config): string[] {
@@ -50,12 +50,12 @@ export function withoutEffect(config: Config): string[] {
   return lines;
 }
 
-/** @returns what is wrong with the options for weight swaps; '' for nothing */
+/** @returns what is wrong with the options for weight swaps; null: nothing */
 export function deploymentsProblem({
   deployments,
   swapSnapshots,
-}: Pick<Config, 'deployments' | 'swapSnapshots'>): string {
-  if (deployments.length === 0) return '';
+}: Pick<Config, 'deployments' | 'swapSnapshots'>): string | null {
+  if (deployments.length === 0) return null;
   if (swapSnapshots !== undefined) return 'give either --swap-snapshots or deployments, not both';
   const names = deployments.map(({ deployment }) => deployment);
   const twice = names.find((name, i) => names.indexOf(name) !== i);
@@ -69,11 +69,11 @@ export function deploymentsProblem({
         : String(one) !== String(other) && one.some((url) => other.includes(url)),
     ),
   );
-  return overlaps ? 'deployments with workers in common must list the same workers' : '';
+  return overlaps ? 'deployments with workers in common must list the same workers' : null;
 }
 
-/** @returns what is wrong with the ports; '' for nothing */
-export function portsProblem(config: Config): string {
+/** @returns what is wrong with the ports; null: nothing */
+export function portsProblem(config: Config): string | null {
   const ports = [
     { flag: '--port', port: config.port, host: config.host },
     { flag: '--admin-port', port: config.adminPort ?? 0, host: config.adminHost },
@@ -85,7 +85,7 @@ export function portsProblem(config: Config): string {
     const other = ports.slice(i + 1).find(isSame);
     if (other !== undefined) return `${one.flag} and ${other.flag} are both ${one.port}: each needs a port of its own`;
   }
-  return '';
+  return null;
 }
 
 type Discovery = Pick<
@@ -102,8 +102,8 @@ type Discovery = Pick<
   | 'kvConnector'
 >;
 
-/** @returns what is wrong with the options for service discovery; '' for nothing */
-export function discoveryProblem(config: Discovery): string {
+/** @returns what is wrong with the options for service discovery; null: nothing */
+export function discoveryProblem(config: Discovery): string | null {
   const { serviceDiscovery, selector, prefillSelector, decodeSelector } = config;
   const selectors = {
     '--selector': selector,
@@ -121,20 +121,20 @@ export function discoveryProblem(config: Discovery): string {
     if (other.length > 0)
       return `give either --pool-name, whose InferencePool has the selector and the ports, or ${other[0]}`;
     return pairKind(config) === null
-      ? ''
+      ? null
       : '--pool-name names engines that serve whole requests: for pairs give --service-discovery with --prefill-selector and --decode-selector';
   }
   if (poolNamespace !== undefined) return '--pool-namespace has no effect without --pool-name';
   if (!serviceDiscovery) {
     const alone = [...given, ...(endpointTargetPorts.length > 0 ? ['--endpoint-target-ports'] : [])];
-    return alone.length === 0 ? '' : `${alone[0]} has no effect without --service-discovery`;
+    return alone.length === 0 ? null : `${alone[0]} has no effect without --service-discovery`;
   }
   if (pairKind(config) === null) {
     const ofRole = given.find((flag) => flag !== '--selector');
     if (ofRole !== undefined)
       return `${ofRole} needs --pd-disaggregation (SGLang) or --vllm-pd-disaggregation: without them engines serve whole requests`;
     return given.length > 0
-      ? ''
+      ? null
       : '--service-discovery needs --selector: which pods are engines, for example --selector app=vllm';
   }
   if (selector.length > 0)
@@ -142,13 +142,13 @@ export function discoveryProblem(config: Discovery): string {
   if (given.length === 0)
     return '--service-discovery needs --prefill-selector and --decode-selector: which pods are engines of which role';
   const isSame = given.length === 2 && String(prefillSelector.toSorted()) === String(decodeSelector.toSorted());
-  return isSame ? '--prefill-selector and --decode-selector are the same: each must match other pods' : '';
+  return isSame ? '--prefill-selector and --decode-selector are the same: each must match other pods' : null;
 }
 
-/** @returns what an endpoint picker cannot do, because the bytes do not pass through it; '' for nothing */
-export function pickerProblem(config: Config): string {
+/** @returns what an endpoint picker cannot do, because the bytes do not pass through it; null: nothing */
+export function pickerProblem(config: Config): string | null {
   if (config.pickerPort === undefined)
-    return config.leaderElection === undefined ? '' : '--leader-election has no effect without --picker-port';
+    return config.leaderElection === undefined ? null : '--leader-election has no effect without --picker-port';
   // A replica that does not know of a swap would load the weights before it again.
   if (config.leaderElection !== undefined && (config.swapSnapshots !== undefined || config.deployments.length > 0))
     return '--leader-election: replicas do not share which weights the engines must have, so weight swaps (--swap-snapshots, deployments) need a single picker: leave --leader-election out, and give it --data-dir';
@@ -161,6 +161,6 @@ export function pickerProblem(config: Config): string {
     '--tinker': config.tinker,
     '--plugin': config.plugin.length > 0,
   }).flatMap(([flag, isSet]) => (isSet ? [flag] : []));
-  if (needsBytes.length === 0) return '';
+  if (needsBytes.length === 0) return null;
   return `--picker-port only says where requests go; ${needsBytes.join(', ')} needs the bytes of requests and responses: put a router behind the gateway for these workers`;
 }

@@ -74,7 +74,7 @@ export const configSchema = z.strictObject(shape).superRefine((config, context) 
     pickerProblem,
   ]) {
     const problem = check(config);
-    if (problem !== '') context.addIssue({ code: 'custom', message: problem });
+    if (problem !== null) context.addIssue({ code: 'custom', message: problem });
   }
   if (config.tlsClientCaPath !== undefined && config.tlsCertPath === undefined) {
     context.addIssue({

@@ -27,8 +27,8 @@ type PairConfig = Pick<
   | 'decodePolicy'
 >;
 
-/** @returns what is wrong with the options for pairs; '' for nothing */
-export function pairsProblem(config: PairConfig): string {
+/** @returns what is wrong with the options for pairs; null: nothing */
+export function pairsProblem(config: PairConfig): string | null {
   const kind = pairKind(config);
   if (config.pdDisaggregation && config.vllmPdDisaggregation)
     return '--pd-disaggregation is for SGLang engines and --vllm-pd-disaggregation for vLLM engines: give one of them';
@@ -50,15 +50,15 @@ export function pairsProblem(config: PairConfig): string {
   const urls = workers.map(({ url }) => url.replace(/\/+$/, ''));
   const twice = urls.findIndex((url, i) => urls.indexOf(url) !== i);
   return twice < 0
-    ? ''
+    ? null
     : `${workers[twice]!.flag}: ${urls[twice]!.replace(/^.*@/, '')} is named twice: an engine has one place in the fleet`;
 }
 
-/** An option for pairs in a fleet without pairs. */
-function strayOption({ prefill, decode, prefillPolicy, decodePolicy }: PairConfig): string {
+/** An option for pairs in a fleet without pairs; null: there is none. */
+function strayOption({ prefill, decode, prefillPolicy, decodePolicy }: PairConfig): string | null {
   const needed = 'needs --pd-disaggregation (SGLang) or --vllm-pd-disaggregation';
   if (prefill.length > 0) return `--prefill ${needed}`;
   if (decode.length > 0) return `--decode ${needed}`;
   if (prefillPolicy !== undefined) return `--prefill-policy ${needed}`;
-  return decodePolicy === undefined ? '' : `--decode-policy ${needed}`;
+  return decodePolicy === undefined ? null : `--decode-policy ${needed}`;
 }

@@ -139,7 +139,7 @@ export class KvEventFeed {
   #connected(): void {
     this.isConnected = true;
     // Blocks that were stored before the connection can only be in the replay.
-    if (this.#isDoubtful || this.#order.next < 0) this.#replay();
+    if (this.#isDoubtful || this.#order.next === null) this.#replay();
   }
 
   #disconnected(): void {
@@ -185,7 +185,7 @@ export class KvEventFeed {
   }
 
   #lose(why: KvLoss): void {
-    const hadAny = this.#order.next >= 0;
+    const hadAny = this.#order.next !== null;
     this.#order.forget();
     if (!hadAny) return;
     this.counts.losses++;
@@ -234,13 +234,14 @@ export class KvEventFeed {
   async #catchUp(endpoint: string): Promise<void> {
     if (this.#isDoubtful) {
       this.#isDoubtful = false;
-      if (this.#order.next > 0 && (await this.#isSame(endpoint))) return;
+      const { next } = this.#order;
+      if (next !== null && (await this.#isSame(endpoint, next))) return;
     }
     if (this.#isClosed) return;
     await this.#request(endpoint, this.#order.ask(), (one, isFirst) => {
       const { next } = this.#order;
-      if (next >= 0 && one.seq < next) return true;
-      if (next >= 0 && one.seq > next) {
+      if (next !== null && one.seq < next) return true;
+      if (next !== null && one.seq > next) {
         // A batch after the first was dropped by a short queue: it is requested again when the gap shows.
         if (!isFirst) return false;
         this.#lose('gap');
@@ -251,8 +252,8 @@ export class KvEventFeed {
   }
 
   /** After a broken connection: requests the last known batch and those after it. @returns whether all are known now */
-  async #isSame(endpoint: string): Promise<boolean> {
-    const { next, lastTs } = this.#order;
+  async #isSame(endpoint: string, next: number): Promise<boolean> {
+    const { lastTs } = this.#order;
     let isSame = false;
     await this.#request(endpoint, next - 1, (one, isFirst) => {
       if (isFirst) {

@@ -19,7 +19,7 @@ test('a publisher that drops any batches, and maybe gives them out again, is hea
         if (verdict === 'ask') {
           assert.ok(canAsk);
           for (let i = order.ask(); i < seq && (steps[i]!.isSent || steps[i]!.isKept); i++) {
-            if (i >= order.next) take(i);
+            if (i >= (order.next ?? 0)) take(i);
           }
           verdict = order.live(seq, seq);
           // What could not be brought once is not asked for again.

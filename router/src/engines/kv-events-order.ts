@@ -12,13 +12,13 @@ export type Verdict = 'take' | 'skip' | 'ask' | 'gap' | 'restart';
  * replay may be ahead of the live ones.
  */
 export class KvOrder {
-  /** The number of the next batch; -1: not known. */
-  next = -1;
+  /** The number of the next batch; null: not known. */
+  next: number | null = null;
   /** Time of the last batch, which identifies its publisher. */
   lastTs = Number.NEGATIVE_INFINITY;
   readonly #canAsk: boolean;
-  #lastLive = -1;
-  #asked = -1;
+  #lastLive: number | null = null;
+  #asked: number | null = null;
 
   constructor(canAsk: boolean) {
     this.#canAsk = canAsk;
@@ -37,24 +37,22 @@ export class KvOrder {
 
   /** Where a replay must begin. It is requested once: if it lacks that batch, the batch is lost. */
   ask(): number {
-    this.#asked = Math.max(0, this.next);
-    return this.#asked;
+    return (this.#asked = this.next ?? 0);
   }
 
   /** The publisher is another one, or its batches are lost: the next batch is the first. */
   forget(): void {
-    this.next = -1;
+    this.next = null;
     this.lastTs = Number.NEGATIVE_INFINITY;
-    this.#lastLive = -1;
-    this.#asked = -1;
+    this.#lastLive = null;
+    this.#asked = null;
   }
 
   #judge(seq: number, ts: number): Verdict {
-    const wanted = Math.max(0, this.next);
-    const mayAsk = this.#canAsk && this.#asked !== wanted;
-    if (this.next < 0) return seq > 0 && mayAsk ? 'ask' : 'take';
+    const mayAsk = this.#canAsk && this.#asked !== (this.next ?? 0);
+    if (this.next === null) return seq > 0 && mayAsk ? 'ask' : 'take';
     if (seq === this.next) return 'take';
     if (seq > this.next) return mayAsk ? 'ask' : 'gap';
-    return seq > this.#lastLive && ts <= this.lastTs ? 'skip' : 'restart';
+    return (this.#lastLive === null || seq > this.#lastLive) && ts <= this.lastTs ? 'skip' : 'restart';
   }
 }

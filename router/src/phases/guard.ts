@@ -25,8 +25,8 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     onFault(name, phase, error, count);
   };
   const check = (phase: MemberName, answer: unknown, args: readonly unknown[]): void => {
-    const problem = (members[phase].problemOf as (...all: readonly unknown[]) => string)(answer, ...args);
-    if (problem !== '') throw new TypeError(`${phase}() ${problem}`);
+    const problem = (members[phase].problemOf as (...all: readonly unknown[]) => string | null)(answer, ...args);
+    if (problem !== null) throw new TypeError(`${phase}() ${problem}`);
   };
 
   const guards: Readonly<Record<Timing, (phase: MemberName, call: Call) => Call>> = {

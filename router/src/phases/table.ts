@@ -26,41 +26,41 @@ export interface PhaseSpec<Call = unknown> {
   readonly args: string;
   readonly when: string;
   readonly does: string;
-  /** What is wrong with a value that the phase returned; '' for nothing. */
+  /** What is wrong with a value that the phase returned; null: nothing. */
   readonly problemOf: ProblemOf;
   /** Never there: it carries the type. */
   readonly call?: Call;
 }
 
-export type ProblemOf = (answer: never, ...args: never[]) => string;
+export type ProblemOf = (answer: never, ...args: never[]) => string | null;
 
-/** What is wrong with values that phases returned: '' for nothing. */
-const problemOfBytes = (answer: unknown): string => (Buffer.isBuffer(answer) ? '' : 'has to answer with a Buffer');
+/** What is wrong with values that phases returned: null: nothing. */
+const problemOfBytes = (answer: unknown): string | null => (Buffer.isBuffer(answer) ? null : 'has to answer with a Buffer');
 
-function problemOfRefusal(answer: PluginRefusal | null | undefined): string {
-  if (answer === null || answer === undefined) return '';
+function problemOfRefusal(answer: PluginRefusal | null | undefined): string | null {
+  if (answer === null || answer === undefined) return null;
   const { status, message } = answer;
   const isRefusal = Number.isInteger(status) && status >= 400 && status < 600 && typeof message === 'string';
-  return isRefusal ? '' : 'has to answer with null, or with { status: 400 to 599, message }';
+  return isRefusal ? null : 'has to answer with null, or with { status: 400 to 599, message }';
 }
 
-function problemOfAnswer(answer: PluginAnswer | null | undefined): string {
-  if (answer === null || answer === undefined) return '';
+function problemOfAnswer(answer: PluginAnswer | null | undefined): string | null {
+  if (answer === null || answer === undefined) return null;
   const { status, contentType, body } = answer;
   const isAnswer = Number.isInteger(status) && status >= 200 && status < 600;
   return isAnswer && typeof contentType === 'string' && Buffer.isBuffer(body)
-    ? ''
+    ? null
     : 'has to answer with null, or with { status: 200 to 599, contentType, body: a Buffer }';
 }
 
-function problemOfChoice(answer: readonly Worker[], _x: unknown, workers: readonly Worker[]): string {
+function problemOfChoice(answer: readonly Worker[], _x: unknown, workers: readonly Worker[]): string | null {
   const isChoice = Array.isArray(answer) && answer.every((worker) => workers.includes(worker as Worker));
-  return isChoice ? '' : 'has to answer with some of the workers that it was given';
+  return isChoice ? null : 'has to answer with some of the workers that it was given';
 }
 
-function problemOfListener(answer: ResponseObserver | null | undefined): string {
+function problemOfListener(answer: ResponseObserver | null | undefined): string | null {
   return answer === null || answer === undefined || typeof answer.observe === 'function'
-    ? ''
+    ? null
     : 'must return null or { observe(bytes, start, end) }';
 }
 
@@ -68,7 +68,7 @@ type Guide = readonly [args: string, when: string, does: string];
 
 const phase =
   (timing: Timing) =>
-  <Call>([args, when, does]: Guide, problemOf: ProblemOf = () => ''): PhaseSpec<Call> => ({
+  <Call>([args, when, does]: Guide, problemOf: ProblemOf = () => null): PhaseSpec<Call> => ({
     timing,
     args,
     when,

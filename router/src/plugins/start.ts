@@ -76,7 +76,7 @@ export async function startPlugins(
         throw new Error(`The plugin "${source}" made nothing with one of ${offered.join(', ')}.`);
       }
       const problem = problemOf(made);
-      if (problem !== '') throw new Error(`The plugin "${source}" ${problem}.`);
+      if (problem !== null) throw new Error(`The plugin "${source}" ${problem}.`);
       plugins.push(guardPlugin(name, made, options, onFault));
       log.info({ plugin: name, from: source }, 'plugin loaded');
     }
@@ -88,8 +88,8 @@ export async function startPlugins(
   }
 }
 
-/** A type error of a plugin in JavaScript, found at the start; '' if there is none. */
-function problemOf(made: PluginPhases): string {
+/** A type error of a plugin in JavaScript, found at the start; null: there is none. */
+function problemOf(made: PluginPhases): string | null {
   for (const phase of memberNames) {
     const part: unknown = made[phase];
     if (part !== undefined && part !== null && typeof part !== 'function') return `has ${phase}, which is no function`;
@@ -100,7 +100,7 @@ function problemOf(made: PluginPhases): string {
   }
   const timeoutMs: unknown = made.timeoutMs ?? 1;
   const isTime = typeof timeoutMs === 'number' && timeoutMs > 0 && timeoutMs <= MAX_TIMEOUT_MS;
-  return isTime ? '' : `has timeoutMs, which is no number of milliseconds from 1 to ${MAX_TIMEOUT_MS}`;
+  return isTime ? null : `has timeoutMs, which is no number of milliseconds from 1 to ${MAX_TIMEOUT_MS}`;
 }
 
 /** Node.js takes a longer time for 1 ms. */

@@ -89,11 +89,11 @@ export class EngineTable implements WeightSource {
     this.#loadListeners.add(listener);
   }
 
-  /** Position in the ledger of the worker's deployment, oldest first; -1: unknown identity. */
-  positionOf(worker: Worker, identity: string): number {
+  /** Position in the ledger of the worker's deployment, oldest first; null: unknown identity. */
+  positionOf(worker: Worker, identity: string): number | null {
     const set = this.find(worker)?.set;
-    if (set === undefined) return -1;
-    return set.ledger.find(identity)?.seq ?? (identity === set.options.baseIdentity ? 0 : -1);
+    if (set === undefined) return null;
+    return set.ledger.find(identity)?.seq ?? (identity === set.options.baseIdentity ? 0 : null);
   }
 
   /** How many snapshots of the worker's deployment were loaded since one, up to another. Swaps that failed everywhere do not count. */

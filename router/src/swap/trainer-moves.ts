@@ -76,7 +76,7 @@ export class TrainerMoves {
     }
     const ready = [...this.#set.engines.values()].filter(isReady);
     const wrong = await Promise.all(ready.map((engine) => this.#problemOf(engine, running.identity)));
-    const problems = wrong.filter((problem) => problem !== '');
+    const problems = wrong.filter((problem) => problem !== null);
     if (problems.length > 0) {
       const message = `Engines report other weights than ${running.identity}: ${problems.join('; ')}. They stay paused.`;
       return new RouterError('swap_conflict', message);
@@ -91,11 +91,11 @@ export class TrainerMoves {
     this.#reminder = null;
   }
 
-  /** An engine may report the new version, none, or the one of before: then it is labelled. '' for no problem. */
-  async #problemOf(engine: SwapEngine, identity: string): Promise<string> {
+  /** An engine may report the new version, none, or the one of before: then it is labelled. null: no problem. */
+  async #problemOf(engine: SwapEngine, identity: string): Promise<string | null> {
     const name = await this.#labels.nameOf(engine.worker);
     const isFine = name === null || name === identity || name === UNSET || !this.#before.has(engine);
-    return isFine || name === this.#before.get(engine) ? '' : `${engine.url} has ${name}`;
+    return isFine || name === this.#before.get(engine) ? null : `${engine.url} has ${name}`;
   }
 
   #engines(isDone: (engine: SwapEngine) => boolean): MovedEngine[] {

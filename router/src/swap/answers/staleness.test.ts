@@ -19,7 +19,7 @@ function scene(options: Partial<StalenessParts['options']> = {}) {
     of: (worker) => held.get(worker)!,
     targetsOf: (worker) => [targets.get(worker) ?? []].flat(),
     onChange: (listener) => (changed = listener),
-    positionOf: (_, identity) => LEDGER.indexOf(identity),
+    positionOf: (_, identity) => (LEDGER.includes(identity) ? LEDGER.indexOf(identity) : null),
     snapshotsBetween: (_, from, to) =>
       LEDGER.includes(from) ? Math.max(0, LEDGER.indexOf(to) - LEDGER.indexOf(from)) : 0,
   };

@@ -119,8 +119,9 @@ export class Staleness {
   #isAtLeast(worker: Worker, snapshot: string | null, least: string): boolean {
     if (snapshot === null) return false;
     const { snapshots } = this.#parts;
-    const place = snapshots.positionOf(worker, least);
-    return snapshot === least || (place >= 0 && snapshots.positionOf(worker, snapshot) >= place);
+    const wanted = snapshots.positionOf(worker, least);
+    const present = snapshots.positionOf(worker, snapshot);
+    return snapshot === least || (wanted !== null && present !== null && present >= wanted);
   }
 
   /** 0 also where the ledger does not have both: it was reset since then. */
