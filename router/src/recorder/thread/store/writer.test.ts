@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { turnOf } from '../../../../test/harness/turns.ts';
 import { until } from '../../../../test/harness/within.ts';
 import type { Turn } from '../../shared/turn.ts';
@@ -60,6 +61,25 @@ test('a store that fails gets what it missed when it is back', async () => {
   isFull = false;
   await until('all are there', () => store.counts().turns === 70);
   assert.deepEqual(writer.state, { ...FRESH, stored: 70 });
+  await writer.close();
+});
+
+test('a store that fails after a long write is tried again, also if turns came during that write', async () => {
+  const store = new FickleStore();
+  const writer = new TurnWriter(store, 1e9, 5);
+  const { promise: isAway, reject: away } = Promise.withResolvers<void>();
+  const put = store.put.bind(store);
+  store.put = () => isAway as unknown as void;
+  writer.put(turnOf());
+  const flushed = writer.flush();
+  writer.put(turnOf());
+  // Longer than turns are gathered.
+  await delay(80);
+  store.put = put;
+  away(new Error('no answer'));
+  await flushed;
+  await until('both are there', () => writer.state.stored === 2);
+  assert.equal(writer.state.isFailing, false);
   await writer.close();
 });
 

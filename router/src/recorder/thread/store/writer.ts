@@ -206,6 +206,7 @@ export class TurnWriter {
   #write(): Promise<void> {
     this.#writing ??= this.#writeAll().finally(() => {
       this.#writing = null;
+      if (this.#pending.all.length + this.#amendments.length > 0) this.#writeSoon();
     });
     return this.#writing;
   }
@@ -215,20 +216,21 @@ export class TurnWriter {
     this.#timer = null;
     while (this.#pending.all.length > 0) {
       const isWell = this.#lastError === '' ? await this.#writeBatch() : await this.#writeSome();
-      if (isWell) continue;
-      this.#writeSoon();
-      return;
+      if (!isWell) return;
     }
     // After their turns.
     const amendments = [...this.#amendments];
     if (amendments.length === 0) return;
     if (await this.#try(() => this.store.amend(amendments)))
       this.#amendments = this.#amendments.slice(amendments.length);
-    else this.#writeSoon();
   }
 
   #writeSoon(): void {
-    this.#timer ??= setTimeout(() => void this.#write(), this.#lastError === '' ? GATHER_MS : this.#retryMs);
+    const waitMs = this.#lastError === '' ? GATHER_MS : this.#retryMs;
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      void this.#write();
+    }, waitMs);
   }
 
   async #writeBatch(): Promise<boolean> {
