@@ -2,6 +2,7 @@ import type { GivenPrompt } from '../../../generation/asked.ts';
 import type { Dialect, DialectName } from '../../../generation/dialect.ts';
 import type { GivenRequest } from '../../shared/read-request.ts';
 import { type OpenCapture, areLate } from '../captures.ts';
+import type { ChoiceEvents } from '../read/choice-events.ts';
 import { pathTo, textFrom } from '../tree/path.ts';
 import type { OpenPrompt } from './known-tokens.ts';
 
@@ -28,6 +29,10 @@ export interface OpenText extends OpenCapture, Pick<TextRequest, 'tenant' | 'ses
   /** As the client sent it, if bodies are kept. */
   readonly request: Uint8Array | null;
   readonly recorded: Set<number>;
+  /** Of the response so far. */
+  readonly events: ChoiceEvents;
+  /** A part of the stream lacked what its samples need, as the ids of SGLang, which come at the end: further parts are not read before. */
+  isReadAtEnd: boolean;
 }
 
 /**

@@ -7,6 +7,7 @@ import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
 import { encode } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { MemoryStore } from '../store/memory.ts';
 import type { NewestQuery } from '../store/store.ts';
+import { ChoiceDelta } from '../../../engines/dialects/choices.ts';
 import { ExpertsFiles } from './experts-files.ts';
 
 const said = { ids: encode('Yes.'), logprob: -1 };
@@ -90,4 +91,55 @@ test('a client that leaves when one of two choices has ended: the other one is a
       ['abort', unfinished.length],
     ],
   );
+});
+
+const CHOICES = 8;
+const TOKENS = 50;
+
+/** Hands over a stream of completions part by part, a part for each choice that ends, and what comes at the end. */
+async function completionsStream(event: (index: number, isEnd: boolean) => object, last: object) {
+  const scene = await CaptureScene.start({ tokenizerPath: tokenizerFolder() });
+  const { captures } = scene.captured;
+  const body = Buffer.from(JSON.stringify({ prompt: encode('ab'), n: CHOICES, stream: true }));
+  await captures.begin(1, { dialect: 'completions', tenant: '', session: 's', model: 'm', body });
+  const name = { session: 's', group: '', tenant: '', worker: 'w', model: 'm', path: '/v1/completions' };
+  const asked = { before: '', isProof: false, stale: '', ticket: 0, changes: [] };
+  const facts = { ...name, startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
+  const made: number[] = [];
+  const end = async (isLast: boolean, came: string): Promise<void> => {
+    const part = { request: null, isStream: true, isAwaited: false, expertsKey: null, facts };
+    assert.equal(await captures.end({ ...part, id: 1, isLast, answer: [Buffer.from(came)] }), '');
+    made.push(scene.turns.length);
+  };
+  const line = (value: object): string => `data: ${JSON.stringify(value)}\n\n`;
+  const each = Array.from({ length: CHOICES }, (_, index) => index);
+  const grown = Array.from({ length: TOKENS }, () => each.map((index) => line(event(index, false))).join('')).join('');
+  for (const index of each) await end(false, (index === 0 ? grown : '') + line(event(index, true)));
+  await end(true, `${line(last)}data: [DONE]\n\n`);
+  return { made, turns: scene.turns };
+}
+
+const [token] = encode('x');
+
+test('completions whose choices end one by one: each token is read twice at most', async (t) => {
+  const read = t.mock.method(ChoiceDelta.prototype, 'delta').mock;
+  const event = (index: number, isEnd: boolean): object => {
+    const choice = { index, text: 'x', token_ids: [token], finish_reason: isEnd ? 'length' : null };
+    return { choices: [choice], usage: null };
+  };
+  const { made, turns } = await completionsStream(event, { choices: [], usage: {} });
+  assert.deepEqual(made, [1, 2, 3, 4, 5, 6, 7, 8, 8], 'a choice is a turn when it has ended');
+  assert.ok(read.callCount() <= 2 * CHOICES * (TOKENS + 1), `${read.callCount()} events`);
+  assert.ok(turns.every(({ outputTokens, ids }) => outputTokens === TOKENS + 1 && ids.length === TOKENS + 3));
+});
+
+test('the ids of completions that come at the end of the stream are not looked for at each end of a choice', async (t) => {
+  const read = t.mock.method(ChoiceDelta.prototype, 'delta').mock;
+  const event = (index: number, isEnd: boolean): object => ({
+    choices: [{ index, text: 'x', finish_reason: isEnd ? 'length' : null }],
+  });
+  const ids = Array.from({ length: CHOICES }, () => Array.from({ length: TOKENS + 1 }, () => token));
+  const { made } = await completionsStream(event, { choices: [], sglext: { output_ids: ids } });
+  assert.deepEqual(made, [0, 0, 0, 0, 0, 0, 0, 0, CHOICES]);
+  assert.ok(read.callCount() <= 2 * CHOICES * (TOKENS + 1), `${read.callCount()} events`);
 });

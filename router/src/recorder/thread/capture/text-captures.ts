@@ -6,7 +6,9 @@ import { type GivenRequest, readRequest } from '../../shared/read-request.ts';
 import { tenantKey } from '../../../classify/tenant-key.ts';
 import { Captures, type EndedResponse, unanswered } from '../captures.ts';
 import { knownSpans } from '../../../weights/known-versions.ts';
-import { readAnswer } from '../read/read-answer.ts';
+import { ChoiceEvents } from '../read/choice-events.ts';
+import { readAnswer, readEndedSamples } from '../read/read-answer.ts';
+import type { Sampled } from '../read/sampled.ts';
 import { keptTensors } from '../read/tensors.ts';
 import { release } from '../tree/tree-node.ts';
 import type { KnownTokens, OpenPrompt } from './known-tokens.ts';
@@ -56,8 +58,8 @@ export class TextCaptures extends Captures<OpenText> {
     const wanted = prompts.length * samples;
     // All of its turns are recorded, and the rest has no data of them.
     const isOver = isLast && before.length > 0 && !answer.some((piece) => piece.includes(QUOTE));
-    if (isOver && recorded.size === wanted) return;
-    const answers = readAnswer(dialect, isStream, bytes);
+    if ((isOver && recorded.size === wanted) || (!isLast && known.isReadAtEnd)) return;
+    const answers = this.#read(known, isStream, isLast, bytes);
     for (const sampled of answers) {
       if (recorded.has(sampled.index) || (!isLast && sampled.finishReason === '')) continue;
       const at = Math.floor(sampled.index / samples);
@@ -80,6 +82,23 @@ export class TextCaptures extends Captures<OpenText> {
     // A truncated stream may lack some.
     if (!isStream && answers.length < wanted)
       throw new Unreadable(`${answers.length} answers where ${wanted} were asked for`);
+  }
+
+  /** The samples of a response, or of a part of it. */
+  #read(known: OpenText, isStream: boolean, isLast: boolean, bytes: Buffer): readonly Sampled[] {
+    const { dialect, recorded, events } = known;
+    if (isLast) return readAnswer(dialect, isStream, bytes);
+    try {
+      return dialect.name === 'generate'
+        ? readAnswer(dialect, isStream, bytes)
+        : readEndedSamples(
+            dialect,
+            events.ended(bytes, (index) => recorded.has(index)),
+          );
+    } catch (error) {
+      known.isReadAtEnd = true;
+      throw error;
+    }
   }
 
   protected override close({ prompts }: OpenText): void {
@@ -106,6 +125,7 @@ export class TextCaptures extends Captures<OpenText> {
     const kept = this.#keepsBodies ? body : null;
     const { dialect } = request.asked;
     const facts = { dialect, models, tenant, session, isStream, samples, prompts, request: kept };
-    return { ...facts, recorded: new Set(), ...unanswered() };
+    const answer = { events: new ChoiceEvents(), isReadAtEnd: false, recorded: new Set<number>() };
+    return { ...facts, ...answer, ...unanswered() };
   }
 }

@@ -49,17 +49,26 @@ export function readAnswer(dialect: Dialect, isStream: boolean, bytes: Buffer): 
     return readGenerate(deltas, isStream);
   }
   const events = answers.filter((answer) => answer !== null && answer.error === null) as ChoicesAnswer[];
-  if (events.every(({ deltas }) => deltas.length === 0)) return [];
-  return readChat(events).map((choice) => {
-    const { message, promptIds, isTorn: _, logprobs, ...sample } = choice;
-    return {
-      ...sample,
-      text: dialect.request.text === null ? null : Buffer.from(textOf(message.content) ?? ''),
-      promptTokens: promptIds?.length ?? -1,
-      // Not returned if the request does not ask for them.
-      logprobs: logprobs?.every(Number.isNaN) === true ? null : logprobs,
-    };
-  });
+  return events.every(({ deltas }) => deltas.length === 0) ? [] : readChat(events).map((one) => sampledOf(one, dialect));
+}
+
+/** The samples of a stream that have ended, while more of it is awaited; not of `/generate`. Throws `Unreadable`. */
+export function readEndedSamples(dialect: Dialect, { answers, others }: EndedChoices): Sampled[] {
+  const events = answers.filter(({ error }) => error === null);
+  return events.every(({ deltas }) => deltas.length === 0)
+    ? []
+    : besides(others, (ends) => readChat(events, ends)).map((one) => sampledOf(one, dialect));
+}
+
+function sampledOf(choice: ChatSample, dialect: Dialect): Sampled {
+  const { message, promptIds, isTorn: _, logprobs, ...sample } = choice;
+  return {
+    ...sample,
+    text: dialect.request.text === null ? null : Buffer.from(textOf(message.content) ?? ''),
+    promptTokens: promptIds?.length ?? -1,
+    // Not returned if the request does not ask for them.
+    logprobs: logprobs?.every(Number.isNaN) === true ? null : logprobs,
+  };
 }
 
 /** How many samples a whole response of `/generate` has, those that failed too. */
@@ -96,8 +105,15 @@ export const readEndedChoices = (ended: EndedChoices, pieces: TokenPieces): read
 function readTruncated({ answers, others }: EndedChoices, pieces: TokenPieces, mayAssume: boolean): ChatSample[] {
   const { answers: left, ends, finished } = mended(answers, pieces, mayAssume);
   if (left.length === 0 && ends.size === 0) return [];
-  // What an event says of a single choice is not about one of several, though only one is read.
-  const all = new Map([...ends, ...others.map((index) => [index, 'abort'] as const)]);
-  const samples = readChat(left, all).filter(({ index }) => !others.includes(index));
+  const samples = besides(others, (more) => readChat(left, new Map([...ends, ...more])));
   return samples.map((sample) => ({ ...sample, isTorn: !finished.has(sample.index) }));
+}
+
+/** What an event says of a single choice is not about one of several, though only one is read. */
+function besides(
+  others: readonly number[],
+  read: (ends: ReadonlyMap<number, string>) => readonly ChatSample[],
+): readonly ChatSample[] {
+  const samples = read(new Map(others.map((index) => [index, 'abort'])));
+  return samples.filter(({ index }) => !others.includes(index));
 }
