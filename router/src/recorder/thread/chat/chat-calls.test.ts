@@ -3,6 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { chatAnswer } from '../../../../test/harness/chat-thread.ts';
 import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
 import { turnsIn } from '../../../../test/harness/turns.ts';
+import { until } from '../../../../test/harness/within.ts';
 import { writeTokenizer } from '../../../../../simulator/src/tokens/tokenizer-files.ts';
 import { encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import type { Turn } from '../../shared/turn.ts';
@@ -164,7 +165,7 @@ test('a response that is still in flight, and no other: the text of the request 
 
 /** A session whose answers are `often` in two tokens; tokenised again it is one. */
 async function oftenIn(t: TestContext, given: Given, messages: Record<string, object[]> = {}) {
-  const { chatOpen, call, captures, writer } = await callsOf(t, given);
+  const { chatOpen, chatSamples, call, captures, writer } = await callsOf(t, given);
   let id = 0;
   const ask = async (session: string, content: string): Promise<number> => {
     (messages[session] ??= []).push({ role: 'user', content });
@@ -182,7 +183,8 @@ async function oftenIn(t: TestContext, given: Given, messages: Record<string, ob
     await writer.flush();
     return turnsIn(writer.store, session);
   };
-  return { ask, answer, turns, drop: (asked: number) => captures.drop(asked) };
+  const samples = (session: string) => chatSamples({ session, tenant: '', maxTokens: 0, metadata: {} });
+  return { ask, answer, turns, samples, drop: (asked: number) => captures.drop(asked) };
 }
 
 test('a session that could not be read when a turn was asked has that turn, and is continued exactly', async (t) => {
@@ -220,4 +222,24 @@ test('a session that does not fit in memory beside requests in flight has the tu
   await answer('s', await ask('s', 'Two?'));
   const [first, next] = await turns('s');
   assert.deepEqual([next!.parent, next!.keeps, next!.drift], [first!.id, first!.ids.length, null]);
+});
+
+test('there are no samples of a session while the store lacks turns of it', async (t) => {
+  let isFull = false;
+  t.after(() => (isFull = false));
+  class FullStore extends MemoryStore {
+    override put(turns: readonly Turn[]): void {
+      if (isFull) throw new Error('database or disk is full');
+      super.put(turns);
+    }
+  }
+  const { ask, answer, turns, samples } = await oftenIn(t, { store: new FullStore(1_000_000) });
+  await answer('s', await ask('s', 'One?'));
+  assert.equal((await turns('s')).length, 1);
+  isFull = true;
+  await answer('s', await ask('s', 'Two?'));
+  await assert.rejects(samples('s'), { message: "turns of session 's' are not stored yet: database or disk is full" });
+  isFull = false;
+  assert.ok(typeof (await samples('other')) !== 'string');
+  await until('the store has them', () => samples('s').catch(() => false));
 });

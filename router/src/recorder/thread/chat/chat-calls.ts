@@ -124,10 +124,11 @@ export function chatCalls({
         sessionRecords(chat, begun().stored(name.session, name.tenant), begun().rules.tokenizer.pieces),
       ),
 
-    /** The samples of a session; a text: why there are none. */
+    /** The samples of a session; a text: why there are none. Rejects while the store fails and lacks turns of it. */
     async chatSamples({ session, tenant, ...wish }: ChatName & SamplesWish): Promise<Uint8Array | string> {
       return begun().with(session, tenant, async (chat) => {
         await writer.flush();
+        writer.requireAll({ session, tenant });
         const progress = noProgress();
         const isWanted = endsOf(ends, chat.tree, await turnsOf(writer.store, session, tenant));
         const made = await encodeSamples(walk(writer.store, { session, tenant }, progress, false), wish, {

@@ -78,7 +78,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     async feedReward({ body, ...name }: SessionName & { body: Uint8Array }): Promise<RewardResult> {
       await recorded();
       const { readReward } = await import('./reward-body.ts');
-      const change = await readReward(body, name, writer.store);
+      const change = await readReward(body, name, writer);
       if (typeof change === 'string') return { code: 'bad_request', message: change };
       const { session } = name;
       if (await begun().isTaken(name, change)) return { code: 'group_taken', message: takenMessage(session) };

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { turnOf } from '../../../../test/harness/turns.ts';
+import { until } from '../../../../test/harness/within.ts';
+import type { Turn } from '../../shared/turn.ts';
 import { MemoryStore } from '../store/memory.ts';
+import { TurnWriter } from '../store/writer.ts';
 import { readReward } from './reward-body.ts';
 
 const name = { session: 's', tenant: '' };
@@ -20,10 +23,33 @@ test('token rewards in a list are those of the tokens that the trajectory keeps 
   const third = turn(second.id, 3);
   store.put([first, second, third]);
   const give = (...rewards: readonly number[]) =>
-    readReward(Buffer.from(JSON.stringify({ token_rewards: rewards })), name, store);
+    readReward(Buffer.from(JSON.stringify({ token_rewards: rewards })), name, new TurnWriter(store));
   const wrong = await give(1, 2, 3, 4, 5, 6, 7, 8);
   assert.equal(wrong, '"token_rewards" has 8 numbers, and the newest trajectory has 4 sampled tokens.');
   const change = await give(1, 2, 3, 4);
   assert.ok(typeof change !== 'string');
   assert.deepEqual(change.details!.tokens, { [first.id]: [], [second.id]: [], [third.id]: [1, 2, 3, 4] });
+});
+
+test('rewards of turns that the store did not take yet are no mistake of the trainer', async (t) => {
+  let isFull = true;
+  t.after(() => (isFull = false));
+  class FullStore extends MemoryStore {
+    override put(turns: readonly Turn[]): void {
+      if (isFull) throw new Error('database or disk is full');
+      super.put(turns);
+    }
+  }
+  const writer = new TurnWriter(new FullStore(1e9), 1e9, 5);
+  const turn = turnOf({ session: 's' });
+  writer.put(turn);
+  await writer.flush();
+  const give = (reward: object) => readReward(Buffer.from(JSON.stringify(reward)), name, writer);
+  const away = { message: "turns of session 's' are not stored yet: database or disk is full" };
+  await assert.rejects(give({ turn_rewards: [1] }), away);
+  await assert.rejects(give({ token_rewards: { [turn.id]: [1] } }), away);
+  assert.deepEqual(await give({ reward: 1 }), { id: '', reward: 1 });
+  isFull = false;
+  await until('the store has them', () => writer.state.stored === 1);
+  assert.ok(typeof (await give({ turn_rewards: [1] })) !== 'string');
 });

@@ -4,6 +4,7 @@ import { type TrajectoryStore, turnsOf } from '../store/store.ts';
 import { type Trajectory } from '../export/trajectory.ts';
 import { noProgress, walk } from '../export/walk.ts';
 import type { SessionName } from '../../shared/turn.ts';
+import type { TurnWriter } from '../store/writer.ts';
 import type { RewardsChange } from './rewards.ts';
 import { boundsOf } from './rows.ts';
 
@@ -18,11 +19,11 @@ const body = z.strictObject({
   token_rewards: z.union([numbers, z.record(z.string(), numbers)]).optional(),
 });
 
-/** Reads a reward, and finds the turns that it names by their order. @returns a text: what is wrong */
+/** Reads a reward, and finds the turns that it names by their order. @returns a text: what is wrong. Rejects while the store lacks turns. */
 export async function readReward(
   bytes: Uint8Array,
   name: SessionName,
-  store: TrajectoryStore,
+  writer: TurnWriter,
 ): Promise<RewardsChange | string> {
   const { data, problem } = checkJson(body, Buffer.from(bytes).toString());
   if (problem !== null) return problem;
@@ -31,6 +32,8 @@ export async function readReward(
     return 'The body has no reward: give "reward", "rewards", "turn_rewards" or "token_rewards".';
   const change = { id, ...(reward === undefined ? {} : { reward }), ...(rewards === undefined ? {} : { rewards }) };
   if (ofTurns === undefined && ofTokens === undefined) return change;
+  const { store } = writer;
+  writer.requireAll(name);
   const known = new Map((await turnsOf(store, name.session, name.tenant)).map((turn) => [turn.id, turn]));
   const newest = Array.isArray(ofTurns) || Array.isArray(ofTokens) ? await newestOf(store, name) : null;
   if (Array.isArray(ofTurns) && ofTurns.length !== newest?.turns.length)

@@ -64,9 +64,8 @@ export function storeCalls({ writer, dataDir, recorded, onEnded, feed, counted }
     /** A session is over. Rejects while the store is away. */
     async sessionEnded({ session, tenant, rewards, ...change }: SessionEnd): Promise<SessionEnded> {
       await recorded();
-      const { isFailing, lastError } = writer.state;
       // The store gives an outcome only to sessions that it has.
-      if (isFailing && writer.waiting(session, tenant).length > 0) throw new Error(lastError);
+      writer.requireAll({ session, tenant });
       onEnded({ session, tenant });
       const rewarded = { reward: change.reward, rewards };
       const wasTaken = await feed.isTaken({ session, tenant }, rewarded);

@@ -1,4 +1,4 @@
-import type { Turn, TurnAmendment } from '../../shared/turn.ts';
+import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type LearnedVersion, areAllNamed, completed } from '../../../weights/version-spans.ts';
 import { PendingTurns } from './pending-turns.ts';
 import type { TrajectoryStore } from './store.ts';
@@ -164,6 +164,12 @@ export class TurnWriter {
     return this.#pending.all.filter(
       (turn) => turn.session === session && (tenant === undefined || turn.tenant === tenant),
     );
+  }
+
+  /** Throws while the store fails and lacks turns of the session: what is read of it would not be all. */
+  requireAll({ session, tenant }: SessionName): void {
+    if (this.#lastError !== '' && this.waiting(session, tenant).length > 0)
+      throw new Error(`turns of session '${session}' are not stored yet: ${this.#lastError}`);
   }
 
   /**
