@@ -149,7 +149,7 @@ export class Admissions {
     if (this.#isFull(nowMs)) return this.#full(false);
     const group = this.#begin(tenant, name, size, nowMs);
     for (const session of sessions) this.#book.join(group, session, nowMs);
-    await this.#book.flush(nowMs);
+    await this.#flushed(nowMs);
     return { kind: 'admitted', isPast: false };
   }
 

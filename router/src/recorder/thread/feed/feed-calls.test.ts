@@ -33,7 +33,7 @@ async function scene(...groups: readonly string[]) {
       waitMs: 0,
       format: 'ndjson',
     });
-  return { calls, counts, take };
+  return { calls, counts, take, records: writer.store.records };
 }
 
 test('a consumer that leaves before a byte was made gives its groups back', async () => {
@@ -78,4 +78,21 @@ test('a group that another consumer got meanwhile stays with it', async () => {
   await take(2);
   await calls.feedLeave(1);
   assert.deepEqual(counts(), { ready: 0, leased: 1 });
+});
+
+test('groups are declared and closed while the store is away, and stored when it is back', async () => {
+  const { calls, records } = await scene();
+  const write = records.write.bind(records);
+  records.write = () => {
+    throw new Error('no connection');
+  };
+  for (const name of ['a', 'b']) {
+    const group = { tenant: '', name, size: 1, sessions: [`${name} 1`] };
+    assert.equal((await calls.feedDeclare(group)).kind, 'admitted');
+  }
+  assert.equal(await calls.feedClose({ name: 'a', tenant: '' }), true);
+  records.write = write;
+  await calls.feedTick();
+  assert.equal(calls.feedStats().open, 1, 'the closed group had no complete member');
+  assert.equal((await records.all('feed/default/groups')).length, 1);
 });
