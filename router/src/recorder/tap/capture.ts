@@ -149,8 +149,9 @@ export class Capture<State extends Captured> implements PluginPhases {
     state.startedAtMs ??= own.startedAtMs;
     const facts = { ...own, startedAtMs: state.startedAtMs, asked };
     const isAwaited = holdsEnds && storesFirst;
-    // The client gets the end of the last response when the end of the session is stored, too.
-    const sessionEnd = isLast && isAwaited ? this.#recorder.takeEnd(x) : null;
+    // The client gets the end of the last response when the end of the session is stored, too. A thread that is not prepared can't store it.
+    const storesEnd = isLast && isAwaited && !this.#recorder.restarts.isAway;
+    const sessionEnd = storesEnd ? this.#recorder.takeEnd(x) : null;
     const ended = { kind, id: state.id, request, isStream, isLast, answer, expertsKey, facts, isAwaited, sessionEnd };
     const recorded = thread.captureEnded(ended, reported !== null);
     if (recorded === null) return null;

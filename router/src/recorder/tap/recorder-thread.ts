@@ -1,5 +1,6 @@
 import { getHeapStatistics } from 'node:v8';
-import { type Answer, type Argument, WorkerThread } from '../../threads/worker-thread.ts';
+import type { Transferable } from 'node:worker_threads';
+import { type Answer, type Argument, ThreadEnded, WorkerThread } from '../../threads/worker-thread.ts';
 import type { CaptureOptions } from '../thread/capture/capture-calls.ts';
 import { clientCalls } from '../shared/client-calls.ts';
 import type { EndedCapture, RecorderCalls, Recorded } from '../thread/recorder-calls.ts';
@@ -18,6 +19,16 @@ export interface RecorderOptions extends CaptureOptions {
   readonly storeMaxAgeSecs?: number;
 }
 
+/** Calls that a thread answers before it is prepared: those that prepare it, its end, and responses of requests that it does not know. */
+const ANSWERED_EARLY: ReadonlySet<string> = new Set<keyof RecorderCalls>([
+  'storeState',
+  'loadTokenizer',
+  'chatBegin',
+  'feedBegin',
+  'captureEnded',
+  'close',
+]);
+
 /** What is transferred with copies, each of which has its memory to itself. */
 const memoryOf = (pieces: readonly Uint8Array[]): ArrayBuffer[] => pieces.map(({ buffer }) => buffer as ArrayBuffer);
 
@@ -28,6 +39,8 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
   /** Those that were lost when the thread ended, or ended while there was none. */
   missed = 0;
   #lastId = 0;
+  /** It was started again, and lacks what its plugins need: other calls are as those of a thread that has ended. */
+  isPreparing = false;
   /** What is asked of engines for the record: those that read it wait for this. null: nothing is. */
   completes: () => Promise<unknown> | null = () => null;
 
@@ -40,6 +53,16 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
       onDeath,
       heapMb: Math.ceil(heapBytes / 1_048_576),
     });
+  }
+
+  override ask<N extends keyof RecorderCalls>(
+    name: N,
+    argument: Argument<RecorderCalls[N]>,
+    transfer: readonly Transferable[] = [],
+  ): Promise<Answer<RecorderCalls[N]>> {
+    if (this.isPreparing && !ANSWERED_EARLY.has(name))
+      return Promise.reject(new ThreadEnded('the thread is being started again'));
+    return super.ask(name, argument, transfer);
   }
 
   /** As `ask`, for those that read the record: what engines are being asked for it is in the answer, if they say it soon. */

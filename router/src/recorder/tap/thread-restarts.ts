@@ -50,11 +50,13 @@ export class ThreadRestarts {
   async #start(): Promise<void> {
     this.#startedMs = performance.now();
     this.count++;
+    this.#thread.isPreparing = true;
     this.#thread.restart();
     try {
       // Without any step, too, it is known to work.
       await this.#thread.ask('storeState', null);
       for (const step of this.#steps) await step();
+      this.#thread.isPreparing = false;
       this.isAway = false;
       this.#log.info('the recorder thread works again');
     } catch (error) {

@@ -54,7 +54,7 @@ export class TextCaptures extends Captures<OpenText> {
     known: OpenText,
     bytes: Buffer,
   ): void {
-    const { dialect, prompts, samples, tenant, models, before, recorded } = known;
+    const { prompts, samples, tenant, models, before, recorded } = known;
     const wanted = prompts.length * samples;
     // All of its turns are recorded, and the rest has no data of them.
     const isOver = isLast && before.length > 0 && !answer.some((piece) => piece.includes(QUOTE));

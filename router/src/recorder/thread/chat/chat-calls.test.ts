@@ -241,5 +241,5 @@ test('there are no samples of a session while the store lacks turns of it', asyn
   await assert.rejects(samples('s'), { message: "turns of session 's' are not stored yet: database or disk is full" });
   isFull = false;
   assert.ok(typeof (await samples('other')) !== 'string');
-  await until('the store has them', () => samples('s').catch(() => false));
+  await until('the store has them', async () => typeof (await samples('s').catch(() => '')) !== 'string');
 });

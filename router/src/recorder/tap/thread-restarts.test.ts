@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Worker } from 'node:worker_threads';
+import { pino } from 'pino';
+import { until } from '../../../test/harness/within.ts';
+import { ThreadEnded } from '../../threads/worker-thread.ts';
+import { RecorderThread } from './recorder-thread.ts';
+import { ThreadRestarts } from './thread-restarts.ts';
+
+test('a thread that was started again answers when it is prepared, and not without what its plugins need', async (t) => {
+  const threads: Worker[] = [];
+  const note = (worker: Worker): unknown => threads.push(worker);
+  process.on('worker', note);
+  t.after(() => process.off('worker', note));
+  const thread = new RecorderThread({ tokenizerPath: null, dataDir: null }, (error) => restarts.died(error));
+  const restarts = new ThreadRestarts(thread, pino({ enabled: false }));
+  t.after(() => thread.close());
+  const mayGoOn = Promise.withResolvers<void>();
+  await restarts.prepare(() => (threads.length > 1 ? mayGoOn.promise : Promise.resolve()));
+  const end = { session: 's', tenant: '', rewards: { ok: 1 } };
+  assert.equal((await thread.ask('sessionEnded', end)).known, 0);
+  await threads[0]!.terminate();
+  await until('it is started again', () => threads.length > 1);
+  await thread.ask('storeState', null);
+  await assert.rejects(thread.ask('sessionEnded', end), ThreadEnded);
+  await assert.rejects(thread.read('sessionsJson', { limit: 1 }), ThreadEnded);
+  mayGoOn.resolve();
+  await until('it is prepared', () => !restarts.isAway);
+  assert.equal((await thread.ask('sessionEnded', end)).known, 0);
+});
