@@ -83,6 +83,38 @@ test('a store that fails after a long write is tried again, also if turns came d
   await writer.close();
 });
 
+test('a flush waits for the turns and amendments of its time, however many come during each write', async () => {
+  const store = new FickleStore();
+  const writer = new TurnWriter(store);
+  const put = store.put.bind(store);
+  let isBusy = true;
+  let puts = 0;
+  store.put = (async (turns: readonly Turn[]) => {
+    for (let i = 0; isBusy && i < 3; i++) writer.put(turnOf());
+    await delay(1);
+    put(turns);
+    puts++;
+  }) as typeof store.put;
+  const turn = turnOf();
+  writer.put(turn);
+  const stored = writer.stored();
+  await until('it is being written', () => puts > 0);
+  assert.equal(await stored, true);
+  const versions = [{ version: '7', from: 0, to: 1 }];
+  writer.amend({ id: turn.id, versions });
+  const late = turnOf();
+  writer.put(late);
+  const before = puts;
+  await writer.flush();
+  assert.ok(puts - before <= 3, `${puts - before} writes`);
+  assert.notEqual(store.get(late.id), null);
+  assert.deepEqual(store.get(turn.id)!.versions, versions);
+  isBusy = false;
+  await until('all are written', () => writer.state.pending === 0);
+  assert.equal(writer.state.stored, store.counts().turns);
+  await writer.close();
+});
+
 test('what does not fit while it fails is dropped and counted, and nothing else is', async () => {
   const store = new FickleStore();
   const writer = new TurnWriter(store, 5_000, 5);

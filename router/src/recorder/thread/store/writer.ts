@@ -111,8 +111,7 @@ export class TurnWriter {
       this.#lose(this.#pending.remove(new Set([turn])));
       return;
     }
-    const isBatch = this.#pending.all.length >= BATCH_TURNS || this.#pending.bytes >= BATCH_BYTES;
-    if (isBatch && !isFailing) void this.#write();
+    if (this.#isBatch) void this.#write();
     else this.#writeSoon();
   }
 
@@ -192,15 +191,19 @@ export class TurnWriter {
     });
   }
 
-  /** Resolves when all earlier turns are in the store, or it has failed. */
+  /** Resolves when all earlier turns are in the store, or it has failed. Turns that come meanwhile delay it by one write at most. */
   async flush(): Promise<void> {
-    while (this.#pending.all.length + this.#amendments.length > 0 && this.#lastError === '') await this.#write();
+    if (this.#lastError !== '') return;
+    // It may have begun before the last of them.
+    await this.#writing;
+    if (this.#isWaiting && this.#lastError === '') await this.#write();
   }
 
   /** Tries a last time; the rest is lost. @returns how many turns are lost */
   async close(): Promise<number> {
     await this.#writing;
-    await this.#write();
+    do await this.#write();
+    while (this.#isWaiting && this.#lastError === '');
     if (this.#timer !== null) clearTimeout(this.#timer);
     const lost = this.#pending.remove(new Set(this.#pending.all));
     this.#tell(() => true, false);
@@ -209,10 +212,21 @@ export class TurnWriter {
     return lost.length;
   }
 
+  get #isWaiting(): boolean {
+    return this.#pending.all.length + this.#amendments.length > 0;
+  }
+
+  /** So much is written without delay, unless the store fails. */
+  get #isBatch(): boolean {
+    const { all, bytes } = this.#pending;
+    return this.#lastError === '' && (all.length >= BATCH_TURNS || bytes >= BATCH_BYTES);
+  }
+
   #write(): Promise<void> {
     this.#writing ??= this.#writeAll().finally(() => {
       this.#writing = null;
-      if (this.#pending.all.length + this.#amendments.length > 0) this.#writeSoon();
+      if (this.#awaiting.length > 0 || this.#isBatch) void this.#write();
+      else if (this.#isWaiting) this.#writeSoon();
     });
     return this.#writing;
   }
@@ -220,15 +234,18 @@ export class TurnWriter {
   async #writeAll(): Promise<void> {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#timer = null;
-    while (this.#pending.all.length > 0) {
-      const isWell = this.#lastError === '' ? await this.#writeBatch() : await this.#writeSome();
-      if (!isWell) return;
+    // Not what comes meanwhile: who waits for the write waits for what there is now.
+    for (let left = this.#pending.all.length; left > 0 && this.#pending.all.length > 0;) {
+      const written = this.#lastError === '' ? await this.#writeBatch() : await this.#writeSome();
+      if (written === 0) return;
+      left -= written;
     }
     // After their turns.
-    const amendments = [...this.#amendments];
-    if (amendments.length === 0) return;
-    if (await this.#try(() => this.store.amend(amendments)))
-      this.#amendments = this.#amendments.slice(amendments.length);
+    const pending = new Set(this.#pending.all.map(({ id }) => id));
+    const amendments = new Set(this.#amendments.filter(({ id }) => !pending.has(id)));
+    if (amendments.size === 0) return;
+    if (await this.#try(() => this.store.amend([...amendments])))
+      this.#amendments = this.#amendments.filter((amendment) => !amendments.has(amendment));
   }
 
   #writeSoon(): void {
@@ -239,14 +256,14 @@ export class TurnWriter {
     }, waitMs);
   }
 
-  async #writeBatch(): Promise<boolean> {
+  /** @returns how many turns were written; 0: the store fails */
+  async #writeBatch(): Promise<number> {
     const batch = this.#pending.all.slice(0, BATCH_TURNS);
     if (await this.#try(() => this.store.put(batch))) {
       this.#wrote(batch);
-      return true;
+      return batch.length;
     }
-    this.#tell(() => true, false);
-    return false;
+    return 0;
   }
 
   #tell(isMeant: (awaiting: Awaiting) => boolean, isStored: boolean): void {
@@ -256,18 +273,18 @@ export class TurnWriter {
     for (const { told } of meant) told(isStored);
   }
 
-  /** Tries turns one by one: if the store takes others, the refused ones are dropped. */
-  async #writeSome(): Promise<boolean> {
+  /** Tries turns one by one: if the store takes others, the refused ones are dropped. @returns how many turns do not wait any more */
+  async #writeSome(): Promise<number> {
     const refused = new Set<Turn>();
     for (const turn of this.#pending.all.slice(0, TRIALS)) {
       if (await this.#try(() => this.store.put([turn]))) {
         this.#lose(this.#pending.remove(refused));
         this.#wrote([turn]);
-        return true;
+        return refused.size + 1;
       }
       refused.add(turn);
     }
-    return false;
+    return 0;
   }
 
   async #try(write: () => void | Promise<void>): Promise<boolean> {
@@ -277,6 +294,7 @@ export class TurnWriter {
       return true;
     } catch (error) {
       this.#lastError = (error as Error).message || 'the store failed';
+      this.#tell(() => true, false);
       return false;
     }
   }
