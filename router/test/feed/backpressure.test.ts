@@ -77,3 +77,12 @@ test('a held request whose client leaves is not kept until there is room', async
     10_000,
   );
 });
+
+test('groups of requests that were refused take no places', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1, maxPendingGroups: 2 });
+  for (const group of ['a', 'b', 'c', 'd']) {
+    const { status, text } = await scene.post('/generate', { text: 'Ten' }, { 'x-turnout-group': group });
+    assert.deepEqual([status, text.includes('needs a session key')], [400, true], text);
+  }
+  assert.equal((await scene.turn('s', 'e')).status, 200);
+});

@@ -30,6 +30,8 @@ export class FeedGate {
   readonly #known = new Map<string, 'admitted' | 'cancelled'>();
   /** Names of sessions that have ended. Their next requests ask the thread whether their groups are over. The oldest first. */
   readonly #ended = new Set<string>();
+  /** Requests whose session is not known yet, and by which a group may begin. */
+  readonly #announcing = new WeakSet<Exchange>();
   /** Requests that wait for room, and what wakes each. */
   readonly #held = new Map<Exchange, () => void>();
 
@@ -63,6 +65,7 @@ export class FeedGate {
       const verdict: FeedVerdict = await this.#parts.thread.ask('feedAdmit', { ...entry, isAgain });
       if (verdict.kind === 'admitted' || verdict.kind === 'cancelled') this.#remember(key, verdict.kind);
       if (verdict.kind === 'admitted') {
+        if (session === '') this.#announcing.add(x);
         if (verdict.isPast) {
           this.#ended.delete(session);
           this.#parts.onPast(session);
@@ -94,10 +97,12 @@ export class FeedGate {
     this.#wakeAll();
   }
 
-  /** The request is over: it waits no more. */
+  /** The request is over: it waits no more. One that reached no engine begins no group. */
   finished(x: Exchange): void {
     this.#held.get(x)?.();
     this.#held.delete(x);
+    if (x.outcome === 'refused' && this.#announcing.has(x))
+      this.#parts.thread.tell('feedNotBegun', { tenant: x.tenant, name: groupOf(x) });
   }
 
   /** Sessions that have ended, by the words of their clients. */

@@ -79,6 +79,11 @@ export class Admissions {
     return admitted;
   }
 
+  /** A request that announced the group was refused: no turn of it comes. */
+  notBegun(tenant: string, name: string): void {
+    this.#announced.freePlace(tenantKey(tenant, name));
+  }
+
   /** While the store is away, a session that its group did not wait for is not known. */
   #pastOf(session: string, tenant: string): Promise<Past | null> {
     return this.#book.pastOf(session, tenant).catch(() => null);

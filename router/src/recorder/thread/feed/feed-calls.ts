@@ -71,6 +71,9 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       feed = begun;
     },
     feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admissions.admit(entry, feedNow()),
+    /** A request that announced a group was refused. */
+    feedNotBegun: ({ tenant, name }: { tenant: string; name: string }): void =>
+      own()?.admissions.notBegun(tenant, name),
     feedDeclare: (group: { tenant: string; name: string; size: number; sessions: readonly string[] }) =>
       begun().admissions.declare(group, feedNow()),
     feedClose: ({ name, tenant }: { name: string; tenant: string | undefined }): Promise<boolean> =>
