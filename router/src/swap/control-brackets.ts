@@ -42,10 +42,15 @@ export class ControlBrackets implements ControlHook {
     // Before the first token with the new weights.
     if (control?.resumes === 'generation') await Promise.all(this.#heldOf(workers).map((engine) => this.#read(engine)));
     if (control?.changesVersion !== true) return;
-    for (const engine of workers.flatMap((worker) => this.#free(worker) ?? [])) {
+    for (const worker of workers) {
+      const engine = this.#table.find(worker);
+      if (engine === undefined || engine.isHeldByTrainer) continue;
+      // Also at an engine that is not free now: it may have joined by the end.
+      if (engine.updates === 0) this.#begin(engine);
+      if (this.#free(worker) === null) continue;
       // Requests in flight get the new weights at a place that is not known.
       engine.breaks++;
-      if (engine.updates++ === 0) this.#begin(engine);
+      engine.updates++;
     }
   }
 
@@ -131,7 +136,9 @@ export class ControlBrackets implements ControlHook {
     const { labels, log } = this.#table.parts;
     if (engine.isHeldByTrainer) this.#table.loads(engine, 'loaded');
     const name = await labels.nameOf(engine.worker);
-    const before = this.#before.get(engine)!;
+    const before = this.#before.get(engine);
+    // Its last worker has left and joined again since then.
+    if (before === undefined) return this.#table.lifecycle.doubt(engine, 'its weights were updated while it joined');
     const isNamed = name !== null && name !== UNSET && name !== before.name;
     if (!isNamed && labels.of(engine.worker).realUpdates === before.realUpdates) return;
     if (isNamed && name === engine.snapshot) return;

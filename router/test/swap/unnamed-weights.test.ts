@@ -1,6 +1,7 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { until } from '../harness/within.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 const TENSORS = '/update_weights_from_tensor';
@@ -80,5 +81,35 @@ test('weights without a name have none after a restart of the router', async (t)
     const after = await startSwapScene(t, [engine], { dataDir });
     deepEqual(await labelOf(after.router.url), NONE);
     equal(engine.core.modelPath, 'weights unnamed', 'nothing was loaded');
+  }
+});
+
+test('an engine that joins, or leaves and joins again, while a trainer updates weights', async (t) => {
+  const engines = await startSims(t, ['sglang', 'sglang'], { weightLoadMs: 10_000 });
+  const [, joins] = engines.map(({ url }) => url);
+  for (const [named, again] of [
+    [false, false],
+    [true, false],
+    [true, true],
+  ]) {
+    const name = named ? `named-${String(again)}` : null;
+    const { router, post, status } = await startSwapScene(t, engines.slice(0, 1));
+    const { fleet } = router;
+    if (again) await post('/workers', { url: joins });
+    const areServing = async () => (await status()).workers.every(({ state }) => state === 'serving');
+    if (again) await until('both serve', areServing);
+    else fleet.add(joins!, { isOperators: true });
+    const update = post(TENSORS, { flush_cache: false, ...(name === null ? {} : { weight_version: name }) });
+    if (again) {
+      await until('the engine has the update', () => engines[1]!.core.scheduler.mode === 'hold');
+      fleet.remove(fleet.named(joins!)[0]!);
+      fleet.add(joins!, { isOperators: true });
+    }
+    await until('both serve', areServing);
+    equal((await update).status, 200);
+    await until('and have the weights', async () =>
+      (await status()).workers.every(({ state, snapshot }) => state === 'serving' && snapshot === name),
+    );
+    await router.close();
   }
 });
