@@ -187,6 +187,8 @@ export class EngineTable implements WeightSource {
   /** The snapshot of the engine is another one. */
   changed(engine: SwapEngine): void {
     for (const worker of engine.ranks) for (const listener of this.#listeners) listener(worker);
+    // Two engines may have the same weights now, which requests for a pair wait for.
+    if (this.parts.fleet.servesPairs) this.parts.gate.changed();
   }
 
   #add(worker: Worker): void {

@@ -84,3 +84,22 @@ test('a response whose prefill engine got other weights than its decode engine m
   equal((await response).headers.get('x-turnout-snapshot'), null);
   await untilOver();
 });
+
+test('a request that waits for a pair goes on when a trainer has given both engines the same weights', async (t) => {
+  const { router, prefill, decode, ask, status } = await startPairs(t, 1, { swapWaitSecs: 600 });
+  const update = async ({ url }: { url: string }, i: number): Promise<void> => {
+    const body = JSON.stringify({ flush_cache: false, weight_version: '7' });
+    const headers = { 'content-type': 'application/json', 'x-turnout-worker': url };
+    equal((await fetch(`${router.url}/update_weights_from_tensor`, { method: 'POST', headers, body })).status, 200);
+    await until('its weights are known', async () => (await status()).workers.filter(({ snapshot }) => snapshot === '7').length === i);
+  };
+  await update(prefill[0]!, 1);
+  let snapshot: string | null = null;
+  void ask().then(({ headers }) => {
+    snapshot = headers.get('x-turnout-snapshot');
+  });
+  const metrics = async () => (await fetch(`${router.url}/metrics`)).text();
+  await until('the request waits', async () => /^turnout_swap_waiting_requests 1$/m.test(await metrics()));
+  await update(decode[0]!, 2);
+  await until('it has a response', () => snapshot === '7');
+});
