@@ -210,7 +210,8 @@ export class Weights {
     });
     // An engine that does not have the adapter refuses, which is as good.
     const over = Promise.allSettled(unloaded);
-    if (archive != null) void over.then(() => this.#archives.remove(directory));
+    // An engine may read from it again.
+    if (archive != null) void over.then(() => this.#used.has(name) || this.#archives.remove(directory));
   }
 
   close(): Promise<void> {
