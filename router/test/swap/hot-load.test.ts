@@ -299,6 +299,7 @@ echo "no space on the device" >&2
 case "$1" in
 bad*) exit 3;;
 busy*) trap 'sleep 0.3; echo "$1 has ended" >> "$0.log"; exit 1' TERM; while :; do sleep 0.05; done;;
+nested*) sh -c 'sleep 30; echo "made late" >> "$0.log"' "$0";;
 slow*) while [ ! -e "$0.go" ]; do sleep 0.05; done;;
 esac
 `;
@@ -355,6 +356,19 @@ test('a newer signal supersedes a delta that is being made', async (t) => {
   deepEqual((await client.replicas())[0]!.loading_state, { stage: 'build', target_snapshot_identity: 'slow' });
   await client.signal({ identity: 'v2' });
   await client.untilReady('v2');
+});
+
+test('what a superseded command has started ends with it', async (t) => {
+  const { client, delta, log } = await startWithHook(t);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  await client.signal(delta('nested', 'v1'));
+  await until('the command runs', () => log().startsWith('nested'));
+  const beganMs = performance.now();
+  await client.signal(delta('v2', 'v1'));
+  await client.untilReady('v2');
+  ok(performance.now() - beganMs < 20_000);
+  match(log(), /^nested .*\nv2 .*\n$/);
 });
 
 test('a repeated delta runs its command once', async (t) => {

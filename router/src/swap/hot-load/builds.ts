@@ -85,8 +85,9 @@ export function runDeltaHook(
 ): Promise<string | null> {
   const [program, ...args] = command as [string, ...string[]];
   const child = spawn(program, [...args, identity, delta.previous, directory], {
+    // A group, with all that it starts: a script would end alone, and what it has started would go on writing.
+    detached: true,
     stdio: ['ignore', 'pipe', 'pipe'],
-    signal,
     env: {
       ...process.env,
       TURNOUT_DELTA_COMPRESSION: delta.compression,
@@ -106,11 +107,21 @@ export function runDeltaHook(
       log.error({ snapshot: identity, error: how }, '--swap-delta-hook made no snapshot');
       resolve(`--swap-delta-hook ${how}`);
     };
+    const stop = (): void => {
+      if (child.pid === undefined) return;
+      try {
+        process.kill(-child.pid);
+      } catch {
+        // All have ended.
+      }
+    };
+    signal.addEventListener('abort', stop, { once: true });
     child.once('error', (error) => {
-      // One that was aborted is over when it has ended.
       if (child.pid === undefined) failed(`could not run: ${error.message}`);
     });
+    // One that was aborted is over when it has ended.
     child.once('close', (status, killedBy) => {
+      signal.removeEventListener('abort', stop);
       if (status === 0) resolve(null);
       else failed(`ended with ${status ?? killedBy}${lastLine === '' ? '' : `: ${lastLine}`}`);
     });
