@@ -188,8 +188,7 @@ export class WorkerSet {
     await this.flush();
     const engines: SwapEngine[] = [];
     for (const engine of this.engines.values()) {
-      // One that is not known yet loads when it is.
-      if (engine.phase === 'registered' && engine.pausedBecause === null) continue;
+      if (isComing(engine)) continue;
       if (mover === 'router' && isAt(engine, identity, whole)) engine.error = null;
       else engines.push(engine);
     }
@@ -198,7 +197,9 @@ export class WorkerSet {
     const lane = async (): Promise<void> => {
       for (const engine of next) {
         while (this.isHeld) await this.#released.promise;
-        if (!entry.isUndone && engine.ranks.size > 0) await this.#swap(engine, entry, order);
+        // It may have been restarted since the begin.
+        if (entry.isUndone || engine.ranks.size === 0 || isComing(engine)) continue;
+        await this.#swap(engine, entry, order);
       }
     };
     const ends = Array.from({ length: lanes }, lane);
@@ -388,6 +389,9 @@ export class WorkerSet {
     engine.namespaces.apply(entry);
   }
 }
+
+/** It is not known yet, and loads when it is. */
+const isComing = ({ phase, pausedBecause }: SwapEngine): boolean => phase === 'registered' && pausedBecause === null;
 
 /** @param whole what is under the snapshot, if it is an adapter */
 const isAt = (engine: SwapEngine, identity: string, whole: string): boolean =>

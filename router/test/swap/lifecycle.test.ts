@@ -148,6 +148,32 @@ test('a worker that joins during a swap is brought in after it', async (t) => {
   );
 });
 
+test('an engine that is restarted before its turn comes is brought in after the swap, which is no failure', async (t) => {
+  const [first] = await startSims(t, ['sglang'], { weightLoadMs: 20_000 });
+  const [second] = await startSims(t, ['sglang']);
+  const options = { ...FAST, swapConcurrency: 1 };
+  const { router, post, status, untilOver } = await startSwapScene(t, [first!, second!], options);
+  await post('/swap', { identity: 'v1' });
+  await until('the first engine loads', () => first!.core.faults.calls.some((call) => LOADS.test(call)));
+  await second!.close();
+  await until('its end is noticed', async () =>
+    (await status()).workers.some(({ url, state }) => url === second!.url && state !== 'serving'),
+  );
+  await untilOver();
+  const { engines } = (await status()).swaps[0]!;
+  deepEqual(
+    engines.map(({ url, error }) => [url, error]),
+    [[first!.url, null]],
+  );
+  const { port } = new URL(second!.url);
+  await startSims(t, ['sglang'], { port: Number(port) });
+  await until('both have it', () => router.fleet.eligible.length === 2);
+  equal(
+    (await status()).workers.every(({ snapshot, error }) => snapshot === 'v1' && error === null),
+    true,
+  );
+});
+
 for (const kind of ['vllm', 'sglang'] as const) {
   test(`${kind}: an engine that was restarted gets the snapshot before its first request`, async (t) => {
     const [steady, dying] = await startSims(t, ['sglang', kind]);

@@ -91,7 +91,10 @@ test('a request that waits for a pair goes on when a trainer has given both engi
     const body = JSON.stringify({ flush_cache: false, weight_version: '7' });
     const headers = { 'content-type': 'application/json', 'x-turnout-worker': url };
     equal((await fetch(`${router.url}/update_weights_from_tensor`, { method: 'POST', headers, body })).status, 200);
-    await until('its weights are known', async () => (await status()).workers.filter(({ snapshot }) => snapshot === '7').length === i);
+    await until(
+      'its weights are known',
+      async () => (await status()).workers.filter(({ snapshot }) => snapshot === '7').length === i,
+    );
   };
   await update(prefill[0]!, 1);
   let snapshot: string | null = null;
