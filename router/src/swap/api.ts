@@ -87,12 +87,12 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
 }
 
 function shown(deployments: DeploymentList, deployment: Deployment): object {
-  const { ledger, running, waiting, options } = deployment.set;
+  const { ledger, running, waiting, places } = deployment.set;
   return {
     deployment: deployment.name,
     model: deployment.model,
     transition: deployment.transition,
-    snapshot: ledger.current?.identity ?? options.baseIdentity,
+    snapshot: places.current,
     running: running?.identity ?? null,
     waiting,
     workers: deployments.status(deployment).map(workerJson),

@@ -83,6 +83,11 @@ export class SwapEngine implements EngineWeights {
     return this.isHeldByTrainer || this.updates > 0 || this.swap?.isRunning === true;
   }
 
+  /** It is not known yet, and gets the snapshot of the fleet when it is. */
+  get isJoining(): boolean {
+    return this.phase === 'registered' && this.pausedBecause === null;
+  }
+
   get status(): EngineStatus {
     const { phase, pausedBecause, snapshot } = this;
     const { running } = this.set;

@@ -31,10 +31,18 @@ export class SnapshotPlaces {
     return identity === baseIdentity ? '' : snapshots.replaceAll('{identity}', identity);
   }
 
+  /** The snapshot that the set has. */
+  get current(): string {
+    return this.#identityOf(this.#ledger.current);
+  }
+
   /** The snapshot that the set had before a swap. */
   identityBefore(entry: LedgerEntry): string {
-    const { identity } = this.#ledger.before(entry) ?? this.#ledger.start;
-    return identity ?? this.#options.baseIdentity;
+    return this.#identityOf(this.#ledger.before(entry));
+  }
+
+  #identityOf(entry: LedgerEntry | null): string {
+    return (entry ?? this.#ledger.start).identity ?? this.#options.baseIdentity;
   }
 
   /** The whole weights of engines that have the snapshot of a swap. @param entry null: none was loaded */

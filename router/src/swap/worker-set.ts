@@ -188,9 +188,13 @@ export class WorkerSet {
     await this.flush();
     const engines: SwapEngine[] = [];
     for (const engine of this.engines.values()) {
-      if (isComing(engine)) continue;
-      if (mover === 'router' && isAt(engine, identity, whole)) engine.error = null;
-      else engines.push(engine);
+      if (engine.isJoining) continue;
+      if (mover !== 'router' || !isAt(engine, identity, whole)) engines.push(engine);
+      else {
+        engine.error = null;
+        // The ledger may have been cleared since it has loaded them.
+        entry.hasLoaded = true;
+      }
     }
     const lanes = (mover === 'router' && live.current.swapConcurrency) || engines.length;
     const next = engines.values();
@@ -198,7 +202,7 @@ export class WorkerSet {
       for (const engine of next) {
         while (this.isHeld) await this.#released.promise;
         // It may have been restarted since the begin.
-        if (entry.isUndone || engine.ranks.size === 0 || isComing(engine)) continue;
+        if (entry.isUndone || engine.ranks.size === 0 || engine.isJoining) continue;
         await this.#swap(engine, entry, order);
       }
     };
@@ -389,9 +393,6 @@ export class WorkerSet {
     engine.namespaces.apply(entry);
   }
 }
-
-/** It is not known yet, and loads when it is. */
-const isComing = ({ phase, pausedBecause }: SwapEngine): boolean => phase === 'registered' && pausedBecause === null;
 
 /** @param whole what is under the snapshot, if it is an adapter */
 const isAt = (engine: SwapEngine, identity: string, whole: string): boolean =>

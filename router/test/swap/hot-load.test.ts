@@ -503,3 +503,18 @@ test('SGLang unloads an adapter only when no request uses it: requests in flight
   equal((await held).status, 200);
   await client.untilReady('lora-2');
 });
+
+test('after the ledger was cleared the engines still have their snapshot, and a delta needs it to be signalled again', async (t) => {
+  const { client, router, delta } = await startWithHook(t);
+  const ledger = '/v1/accounts/any/deployments/dep/ledger';
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  equal((await client.call('DELETE', ledger)).status, 200);
+  equal((await client.call('GET', ledger)).json['current_snapshot_identity'], 'v1');
+  const { deployments } = (await (await fetch(`${router.url}/swap`)).json()) as { deployments: { snapshot: string }[] };
+  equal(deployments[0]!.snapshot, 'v1');
+  equal((await client.signal(delta('v2', 'v1'))).status, 409);
+  await client.signal({ identity: 'v1' });
+  await until('it is in the ledger', async () => (await client.signal(delta('v2', 'v1'))).status === 200);
+  await client.untilReady('v2');
+});

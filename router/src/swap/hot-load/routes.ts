@@ -149,10 +149,10 @@ function statusBody(workers: readonly WorkerStatus[], build: Build | null): obje
 }
 
 /** The snapshots that were signalled, the latest first. */
-function ledgerBody(name: string, { set: { ledger, options } }: Deployment): object {
+function ledgerBody(name: string, { set: { ledger, places } }: Deployment): object {
   return {
     name,
-    current_snapshot_identity: ledger.current?.identity ?? options.baseIdentity,
+    current_snapshot_identity: places.current,
     snapshots: ledger.latest(LEDGER_SHOWN).map((entry) => ({
       identity: entry.identity,
       reset_prompt_cache: entry.reset,
