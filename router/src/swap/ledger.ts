@@ -134,15 +134,19 @@ export class Ledger {
   loadedBetween(from: string, to: string, baseIdentity: string): number {
     let loaded = 0;
     let afterTo = -1;
+    let later: string | null = null;
     // A return to an earlier snapshot counts: the newest swap to each. Lags are short, so the walk is.
     for (let i = this.#entries.length - 1; i >= 0; i--) {
       const { identity, hasLoaded } = this.#entries[i]!;
-      if (!hasLoaded) continue;
+      // It may have been signalled again for an engine that could not load it.
+      if (!hasLoaded || identity === later) continue;
+      later = identity;
       if (identity === to && afterTo < 0) afterTo = loaded;
       if (identity === from) return afterTo < 0 ? 0 : loaded - afterTo;
       loaded++;
     }
-    return from === baseIdentity && afterTo >= 0 ? loaded - afterTo : 0;
+    const isBefore = from === baseIdentity || from === this.#start.identity;
+    return isBefore && afterTo >= 0 ? loaded - afterTo : 0;
   }
 
   /** The newest swap before this one whose weights an engine has loaded. */
