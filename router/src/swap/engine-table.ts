@@ -93,7 +93,8 @@ export class EngineTable implements WeightSource {
   positionOf(worker: Worker, identity: string): number | null {
     const set = this.find(worker)?.set;
     if (set === undefined) return null;
-    return set.ledger.find(identity)?.seq ?? (identity === set.options.baseIdentity ? 0 : null);
+    const isFirst = identity === set.options.baseIdentity || identity === set.ledger.start.identity;
+    return set.ledger.find(identity)?.seq ?? (isFirst ? 0 : null);
   }
 
   /** How many snapshots of the worker's deployment were loaded since one, up to another. Swaps that failed everywhere do not count. */

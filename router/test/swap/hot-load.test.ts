@@ -514,6 +514,17 @@ test('after the ledger was cleared the engines still have their snapshot, and a 
   const { deployments } = (await (await fetch(`${router.url}/swap`)).json()) as { deployments: { snapshot: string }[] };
   equal(deployments[0]!.snapshot, 'v1');
   equal((await client.signal(delta('v2', 'v1'))).status, 409);
+  const ask = async (least: string): Promise<number> => {
+    const headers = { 'content-type': 'application/json', 'x-turnout-min-snapshot': least };
+    const body = JSON.stringify({ model: 'sim', prompt: 'go on', max_tokens: 2 });
+    return (await fetch(`${router.url}/v1/completions`, { method: 'POST', headers, body })).status;
+  };
+  await client.signal({ identity: 'v3' });
+  await client.untilReady('v3');
+  deepEqual([await ask('v1'), await ask('v2')], [200, 409]);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  equal((await client.call('DELETE', ledger)).status, 200);
   await client.signal({ identity: 'v1' });
   await until('it is in the ledger', async () => (await client.signal(delta('v2', 'v1'))).status === 200);
   await client.untilReady('v2');
