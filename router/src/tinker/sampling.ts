@@ -146,7 +146,10 @@ export class Sampling {
     timeoutMs: 600_000,
     appliesTo: (x) => x.state(this.#job) !== null,
     // Without a key there is nothing to place by but load, whatever the policy is.
-    choose: (x: Exchange, workers) => (x.state(this.#job)?.sample.seqId === '' ? this.#leastBusy(x, workers) : workers),
+    choose: (x: Exchange, workers) => {
+      const job = x.state(this.#job);
+      return job?.sample.seqId === '' ? this.#leastBusy(x, workers, job.source.snapshot) : workers;
+    },
     requestBody: (x: Exchange, body, worker) => this.#bodyFor(x, body, worker),
   };
 
@@ -159,11 +162,17 @@ export class Sampling {
     if (key !== '') x.key = { kind: 'session', value: key, source: 'header:x-session-id', mayBeSingle: true };
   }
 
-  #leastBusy(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
+  #leastBusy(x: Exchange, workers: readonly Worker[], snapshot: string | null): readonly Worker[] {
+    const { fleet, weights } = this.#parts;
     const untried = workers.filter((worker) => !x.tried.includes(worker));
-    const load = ({ slot }: Worker): number => this.#parts.fleet.inFlight[slot] ?? 0;
-    const least = Math.min(...untried.map(load));
-    return untried.filter((worker) => load(worker) === least);
+    // An engine whose weights are replaced is not busy, but lets requests wait.
+    const ready = untried.filter(
+      (worker) => !worker.isInSwap && (snapshot === null || weights.whyOthers(worker, snapshot) === null),
+    );
+    const able = ready.length > 0 ? ready : untried;
+    const load = ({ slot }: Worker): number => fleet.inFlight[slot] ?? 0;
+    const least = Math.min(...able.map(load));
+    return able.filter((worker) => load(worker) === least);
   }
 
   #bodyFor(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {

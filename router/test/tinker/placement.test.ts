@@ -29,6 +29,22 @@ test('samples of a sampling session without a seq_id have no routing key: they g
   for (const { core } of engines) core.resume();
 });
 
+test('samples without a routing key do not wait for an engine whose weights are replaced', async (t) => {
+  const options = { swapSnapshots: '/snapshots/{identity}', swapConcurrency: 1 };
+  const { client, engines, router } = await startTinkerScene(t, ['vllm', 'sglang'], options, {
+    weightLoadMs: 100_000,
+    timeScale: 0.1,
+  });
+  const body = { base_model: 'sim', prompt: { chunks: [{ tokens: PROMPT }] }, sampling_params: { max_tokens: 2 } };
+  await until('both engines serve', () => router.fleet.eligible.length === 2);
+  const headers = { 'content-type': 'application/json' };
+  await fetch(`${router.url}/swap`, { method: 'POST', headers, body: JSON.stringify({ identity: 'v1' }) });
+  await until('an engine loads', () => engines.some(({ core }) => core.paused));
+  const beganMs = performance.now();
+  await Promise.all([client.sample(body), client.sample(body)]);
+  ok(performance.now() - beganMs < 5_000);
+});
+
 test('each key stays at one engine over its turns, keys spread, also over engines of both kinds', async (t) => {
   const { client, engines, router, log } = await startTinkerScene(t, ['vllm', 'sglang', 'vllm', 'sglang']);
   const session = await client.samplingSession();
