@@ -164,6 +164,8 @@ export class Sampling {
 
   #leastBusy(x: Exchange, workers: readonly Worker[], snapshot: string | null): readonly Worker[] {
     const { fleet, weights } = this.#parts;
+    // The least busy of all workers are no pair.
+    if (fleet.servesPairs) return workers;
     const untried = workers.filter((worker) => !x.tried.includes(worker));
     // An engine whose weights are replaced is not busy, but lets requests wait.
     const ready = untried.filter(

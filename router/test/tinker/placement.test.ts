@@ -1,8 +1,9 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import { untilIdle } from '../harness/router.ts';
+import { startTestRouter, untilIdle } from '../harness/router.ts';
+import { startSims } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
-import { PROMPT, asked, startTinkerScene } from './scene.ts';
+import { PROMPT, TinkerClient, asked, startTinkerScene } from './scene.ts';
 
 for (const policy of ['consistent_hash', 'rollout', 'sticky_least_loaded', 'cache_aware']) {
   test(`${policy}: samples without a sampling session go where the least is in flight, whatever their prompt`, async (t) => {
@@ -43,6 +44,26 @@ test('samples without a routing key do not wait for an engine whose weights are 
   const beganMs = performance.now();
   await Promise.all([client.sample(body), client.sample(body)]);
   ok(performance.now() - beganMs < 5_000);
+});
+
+test('with pairs samples without a routing key go to whole pairs, also where halves are busier than others', async (t) => {
+  const engines = await startSims(t, ['sglang', 'sglang', 'sglang']);
+  const [one, other, decode] = engines.map(({ url }) => url);
+  const router = await startTestRouter(t, {
+    tinker: true,
+    pdDisaggregation: true,
+    prefill: [one, other],
+    decode: [decode],
+    disableHealthCheck: false,
+  });
+  await until('the router knows its engines', () => router.fleet.workers.every(({ models }) => models !== null));
+  const client = new TinkerClient(router.url);
+  for (const { core } of engines) await core.pause('keep');
+  const body = { base_model: 'sim', prompt: { chunks: [{ tokens: PROMPT }] }, sampling_params: { max_tokens: 2 } };
+  for (let i = 0; i < 4; i++) await client.get('/asample', body);
+  await until('all are at engines', () => router.fleet.load(router.fleet.get(decode!)!) === 4, 10_000);
+  for (const { core } of engines) core.resume();
+  await untilIdle(router);
 });
 
 test('each key stays at one engine over its turns, keys spread, also over engines of both kinds', async (t) => {
