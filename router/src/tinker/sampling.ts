@@ -194,7 +194,9 @@ export class Sampling {
     const problem = path === generate.path ? batchProblem(sample) : null;
     if (problem !== null) throw new Refused(new RouterError('bad_request', problem));
     const ask = (): Promise<Buffer> => joined(engineRequest(path, sample, source.baseModel, adapter?.name ?? null));
-    return adapter === null ? ask() : weights.load(worker, adapter).then(ask);
+    if (adapter === null) return ask();
+    const legs = x.placement?.legs ?? worker.alone.legs;
+    return Promise.all(legs.map((leg) => weights.load(leg.worker, adapter))).then(ask);
   }
 
   /** In the words of vllm-router, so that its users find the same lines. The policy consistent_hash logs its own. */

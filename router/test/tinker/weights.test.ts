@@ -3,9 +3,11 @@ import { mkdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
+import { startTestRouter } from '../harness/router.ts';
+import { startSims } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
-import { asked, startTinkerScene } from './scene.ts';
+import { TinkerClient, asked, startTinkerScene } from './scene.ts';
 
 /** Checkpoints on a disk that the router and engines share. */
 function checkpoints(t: TestContext) {
@@ -63,6 +65,21 @@ test('a checkpoint that is saved again under its name is another adapter', async
   utimesSync(join(root, 'model_1/live/adapter_config.json'), 1, 1);
   await client.sample(asked(await client.samplingSession({ model_path: 'tinker://model_1/live' }), 0));
   equal(engines[0]!.core.modelNames.size, 3);
+});
+
+test('with pairs an adapter is loaded on both engines', async (t) => {
+  const { option, save } = checkpoints(t);
+  save('step_1');
+  const engines = await startSims(t, ['sglang', 'sglang']);
+  const [prefill, decode] = engines.map(({ url }) => url);
+  const pairs = { pdDisaggregation: true, prefill: [prefill], decode: [decode], disableHealthCheck: false };
+  const router = await startTestRouter(t, { tinker: true, ...option, ...pairs });
+  await until('the router knows its engines', () => router.fleet.workers.every(({ models }) => models !== null));
+  const client = new TinkerClient(router.url);
+  const session = await client.samplingSession({ model_path: 'tinker://model_1/step_1' });
+  const { error } = await client.sample(asked(session, 0));
+  equal(error, undefined);
+  for (const { core } of engines) equal(core.modelNames.size, 2);
 });
 
 test('an engine that was started anew gets the adapter again', async (t) => {
