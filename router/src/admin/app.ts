@@ -52,6 +52,8 @@ export function createAdminApp(context: AdminContext): Hono {
   app.notFound((c) => {
     const { method, path } = c.req;
     const allow = methodsFor(app, path);
+    // It only begins as an endpoint of a plugin does.
+    if (allow === '') return c.json({ error: `There is no endpoint ${path}.` }, 404);
     const needs = neededFor(method, path);
     const hint = needs === null ? '' : `; ${method} needs ${needs}`;
     return c.json({ error: `This path takes ${allow}${hint}.` }, 405, { allow });

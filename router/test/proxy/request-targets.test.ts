@@ -83,3 +83,11 @@ test('of a path with parameters a 405 names its own methods, and what would serv
     match(((await got.json()) as { error: string }).error, words);
   }
 });
+
+test('a path that only begins as an endpoint does is answered 404, without methods', async (t) => {
+  const { router } = await startScene(t, { swapSnapshots: '/snapshots/{identity}' });
+  const path = '/v1/accounts/a/deployments/d/more';
+  const got = await fetch(router.url + path);
+  deepEqual([got.status, got.headers.get('allow')], [404, null]);
+  equal(((await got.json()) as { error: string }).error, `There is no endpoint ${path}.`);
+});
