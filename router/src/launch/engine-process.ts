@@ -1,7 +1,6 @@
 import { ask } from '../engines/ask.ts';
 import { ENGINE_HOST } from './engine-command.ts';
 import { GuardedProcess } from './guarded-process.ts';
-import { LineSplitter } from './guarded-process.ts';
 import type { EnginePlan } from './plan.ts';
 import { type RestartRules, restarts } from './restarts.ts';
 
@@ -48,13 +47,9 @@ export class EngineProcess {
   start(): void {
     this.state = 'starting';
     this.#startedMs = performance.now();
-    const lines = new LineSplitter((line) => this.#events.onLine(line));
-    const process = new GuardedProcess(this.plan, (text) => lines.push(text));
+    const process = new GuardedProcess(this.plan, (line) => this.#events.onLine(line));
     this.#process = process;
-    void process.ended.then((how) => {
-      lines.end();
-      this.#died(how);
-    });
+    void process.ended.then((how) => this.#died(how));
     this.#checkSoon(process);
   }
 

@@ -1,6 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { LineSplitter } from './guarded-process.ts';
+import { GuardedProcess, LineSplitter } from './guarded-process.ts';
+
+async function run(program: string, ...args: string[]): Promise<{ lines: string[]; how: string }> {
+  const lines: string[] = [];
+  const plan = { index: 0, url: '', port: 0, program, args, env: process.env };
+  const how = await new GuardedProcess(plan, (line) => lines.push(line)).ended;
+  return { lines, how };
+}
 
 function linesOf(...parts: string[]): string[] {
   const lines: string[] = [];
@@ -20,4 +27,20 @@ test('a line without an end is dropped at a limit', () => {
     linesOf('x'.repeat(10_000), 'x'.repeat(10_000), 'y\n').map((line) => line.length),
     [20_000, 1],
   );
+});
+
+test('a line of one output is not broken by a line of the other', async () => {
+  const { lines } = await run('sh', '-c', "printf 'loading'; sleep 0.1; echo 'a warning' >&2; sleep 0.1; echo ' is done'");
+  assert.deepEqual(lines, ['a warning', 'loading is done']);
+});
+
+test('a process that has its own session and keeps the output open does not delay the end', async () => {
+  const startedMs = performance.now();
+  const script = `
+    const sleeper = require('node:child_process').spawn('sleep', ['8'], { detached: true, stdio: 'inherit' });
+    sleeper.once('spawn', () => process.stdout.write('its last words', () => process.exit(3)));`;
+  const { lines, how } = await run(process.execPath, '-e', script);
+  assert.equal(how, 'ended with exit code 3');
+  assert.deepEqual(lines, ['its last words']);
+  assert.ok(performance.now() - startedMs < 6_000);
 });

@@ -4,6 +4,8 @@ import type { EnginePlan } from './plan.ts';
 
 /** Seconds that an engine has to stop after its router has ended. */
 const ORPHAN_GRACE_SECS = 10;
+/** After its end the output of an engine is read for so long: a process that it put into a session of its own may keep the pipes open. */
+const LAST_OUTPUT_MS = 1_000;
 
 /**
  * Runs `$@` as the leader of its process group, with a guard in the group that reads from a pipe of the router. Nothing
@@ -29,7 +31,7 @@ export class GuardedProcess {
   readonly ended: Promise<string>;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
 
-  constructor({ program, args, env }: EnginePlan, onOutput: (text: string) => void) {
+  constructor({ program, args, env }: EnginePlan, onLine: (line: string) => void) {
     const child = spawn('sh', ['-c', SCRIPT, 'sh', program, ...args], {
       detached: true,
       stdio: ['pipe', 'pipe', 'pipe'],
@@ -37,13 +39,23 @@ export class GuardedProcess {
     });
     this.#child = child;
     child.stdin.on('error', () => {});
-    for (const stream of [child.stdout, child.stderr]) stream.setEncoding('utf8').on('data', onOutput);
+    const outputs = [child.stdout, child.stderr];
+    for (const stream of outputs) {
+      const lines = new LineSplitter(onLine);
+      stream.setEncoding('utf8').on('data', (text: string) => lines.push(text));
+      stream.once('close', () => lines.end());
+    }
     this.ended = new Promise((resolve) => {
       child.once('error', (error) => resolve(error.message));
-      // The leader's remaining processes, and the guard.
-      child.once('exit', () => this.kill());
-      // All output has been read.
+      let timer: NodeJS.Timeout | undefined;
+      child.once('exit', () => {
+        // The leader's remaining processes, and the guard.
+        this.kill();
+        timer = setTimeout(() => outputs.forEach((stream) => stream.destroy()), LAST_OUTPUT_MS);
+      });
+      // Nothing more is read.
       child.once('close', (code, signal) => {
+        clearTimeout(timer);
         resolve(signal === null ? `ended with exit code ${code}` : `was ended by ${signal}`);
       });
     });
