@@ -18,7 +18,9 @@ export async function launch(flags: LaunchFlags, engineArgs: readonly string[], 
   const command = commandOf(flags, engineArgs);
   let engines: EngineGroup;
   try {
-    const ports = await findPorts(whole('--engine-base-port', flags.engineBasePort, 1, 65_535), count);
+    const base = whole('--engine-base-port', flags.engineBasePort, 1, 65_535);
+    const reserved = [config.port, config.adminPort, config.prometheusPort, config.pickerPort].map(Number);
+    const ports = await findPorts(base, count, { reserved });
     const gpus = command.gpus === 0 ? null : await findGpus(flags.gpus, process.env);
     const gpusPerEngine = whole('--gpus-per-engine', flags.gpusPerEngine, 0, 1_024);
     engines = new EngineGroup(plan(command, { ports, gpus, gpusPerEngine }, process.env), {

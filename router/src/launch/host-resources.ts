@@ -19,12 +19,21 @@ export async function findGpus(given: string | undefined, env: NodeJS.ProcessEnv
   }
 }
 
-/** The first `count` free ports from `base` on. Throws if there are too few. */
-export async function findPorts(base: number, count: number): Promise<number[]> {
+/**
+ * The first `count` free ports from `base` on. Throws if there are too few.
+ *
+ * @param step from one possible port to the next
+ * @param reserved ports that the router will open
+ */
+export async function findPorts(
+  base: number,
+  count: number,
+  { step = 1, reserved = [] }: { step?: number; reserved?: readonly number[] } = {},
+): Promise<number[]> {
   const found: number[] = [];
-  for (let port = base; found.length < count; port++) {
+  for (let port = base; found.length < count; port += step) {
     if (port > 65_535) throw new Error(`no ${count} free ports from ${base} on: give another --engine-base-port.`);
-    if (await isFree(port)) found.push(port);
+    if (!reserved.includes(port) && (await isFree(port))) found.push(port);
   }
   return found;
 }
