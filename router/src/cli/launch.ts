@@ -20,7 +20,7 @@ export async function launch(flags: LaunchFlags, engineArgs: readonly string[], 
   try {
     const base = whole('--engine-base-port', flags.engineBasePort, 1, 65_535);
     const reserved = [config.port, config.adminPort, config.prometheusPort, config.pickerPort].map(Number);
-    const ports = await findPorts(base, count, { reserved });
+    const ports = await findPorts(base, count, { step: command.portStep, reserved });
     const gpus = command.gpus === 0 ? null : await findGpus(flags.gpus, process.env);
     const gpusPerEngine = whole('--gpus-per-engine', flags.gpusPerEngine, 0, 1_024);
     engines = new EngineGroup(plan(command, { ports, gpus, gpusPerEngine }, process.env), {

@@ -90,5 +90,6 @@ export function simCommand(args: readonly string[]): EngineCommand {
     args: (port) => simProcessArgs({ ...settings, host: ENGINE_HOST, port }),
     env: {},
     gpus: 0,
+    portStep: 1,
   };
 }

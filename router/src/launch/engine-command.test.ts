@@ -36,3 +36,11 @@ test('an engine takes tensor × pipeline × data GPUs, in any spelling', () => {
   assert.equal(gpusOf('sglang', ['--tp-size', '4', '--dp-size', '4', '--enable-dp-attention']), 4);
   assert.equal(gpusOf('sglang', ['--tp-size', '--dp-size']), 1, 'a flag without its value is for the engine to refuse');
 });
+
+test('with DP attention an engine of SGLang listens on ports that no other engine has', () => {
+  const { portStep } = pythonCommand('sglang', ['--tp', '4', '--dp', '4', '--enable-dp-attention']);
+  const portsOf = (http: number): number[] => [http, ...Array.from({ length: 14 }, (_, i) => http + 233 + i)];
+  const all = Array.from({ length: 64 }, (_, i) => portsOf(31_000 + i * portStep)).flat();
+  assert.equal(new Set(all).size, all.length);
+  assert.equal(pythonCommand('sglang', ['--tp', '4']).portStep, 1);
+});

@@ -5,6 +5,8 @@ export interface EngineCommand {
   readonly env: NodeJS.ProcessEnv;
   /** GPUs per engine; 0 if it needs none. */
   readonly gpus: number;
+  /** From the port of one engine to that of the next. */
+  readonly portStep: number;
 }
 
 /** Engines listen on loopback only; clients reach them through the router. */
@@ -35,8 +37,19 @@ export function pythonCommand(
     args: (port) => [...words, ...own, '--host', ENGINE_HOST, '--port', String(port)],
     env: { PYTHONUNBUFFERED: '1' },
     gpus: gpusOf(engine, given),
+    portStep: hasSharedDataRanks(engine, given) ? DP_ATTENTION_PORT_STEP : 1,
   };
 }
+
+/**
+ * With --enable-dp-attention SGLang (0.5.23) also listens on its port + 233 and up to 13 ports after that. With this step
+ * between engines none of these is the port of another one.
+ */
+const DP_ATTENTION_PORT_STEP = 32;
+
+/** SGLang's data-parallel ranks then share the GPUs of the tensor-parallel group. */
+const hasSharedDataRanks = (engine: PythonEngine, args: readonly string[]): boolean =>
+  engine === 'sglang' && args.includes('--enable-dp-attention');
 
 const tensor = ['--tensor-parallel-size', '--tp-size', '--tp', '-tp'];
 const pipeline = ['--pipeline-parallel-size', '--pp-size', '--pp', '-pp'];
@@ -45,9 +58,8 @@ const data = ['--data-parallel-size', '--dp-size', '--dp', '-dp'];
 /** The GPUs of an engine with these arguments on this machine. */
 export function gpusOf(engine: PythonEngine, args: readonly string[]): number {
   const dp = engine === 'vllm' ? ['--data-parallel-size-local', '-dpl', ...data] : data;
-  // With it SGLang's data-parallel ranks share the GPUs of its tensor-parallel group.
-  const areShared = engine === 'sglang' && args.includes('--enable-dp-attention');
-  return numberOf(args, tensor) * numberOf(args, pipeline) * (areShared ? 1 : numberOf(args, dp));
+  const perRank = numberOf(args, tensor) * numberOf(args, pipeline);
+  return hasSharedDataRanks(engine, args) ? perRank : perRank * numberOf(args, dp);
 }
 
 /** The value of the first of these flags, in either spelling; 1 without it. */

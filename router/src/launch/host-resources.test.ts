@@ -12,6 +12,8 @@ test('engines get free ports, and none that the router will open', async (t) => 
   const found = await findPorts(port, 2, { reserved: [port + 1] });
   assert.equal(found.length, 2);
   assert.ok(found.every((each) => each > port + 1));
+  const [first = 0, second] = await findPorts(port + 2, 2, { step: 32 });
+  assert.equal((second! - first) % 32, 0);
 });
 
 test('too few ports are said in words', async () => {

@@ -35,6 +35,6 @@ test('where no GPU is known, and where an engine has no use for one, nothing is 
     const [first] = plan(tp2, { ...resources, gpus }, { CUDA_VISIBLE_DEVICES: '' });
     assert.equal(first!.env['CUDA_VISIBLE_DEVICES'], '');
   }
-  const sim = { program: 'node', args: () => [], env: {}, gpus: 0 };
+  const sim = { program: 'node', args: () => [], env: {}, gpus: 0, portStep: 1 };
   assert.deepEqual(plan(sim, { ...resources, gpus: ['0'] }, {})[1]!.env, {});
 });
