@@ -33,6 +33,8 @@ test('an engine takes tensor × pipeline × data GPUs, in any spelling', () => {
   assert.equal(gpusOf('vllm', ['-tp=2', '--pipeline-parallel-size', '2']), 4);
   assert.equal(gpusOf('vllm', ['--tensor-parallel-size=2', '--data-parallel-size', '3']), 6);
   assert.equal(gpusOf('vllm', ['--data-parallel-size', '8', '--data-parallel-size-local', '4']), 4);
+  assert.equal(gpusOf('vllm', ['--tensor_parallel_size', '2', '--pipeline_parallel_size=2']), 4);
+  assert.equal(gpusOf('sglang', ['--tp', '2', '--tp-size', '4']), 4, 'the last one counts');
   assert.equal(gpusOf('sglang', ['--tp-size', '4', '--dp-size', '4', '--enable-dp-attention']), 4);
   assert.equal(gpusOf('sglang', ['--tp-size', '--dp-size']), 1, 'a flag without its value is for the engine to refuse');
 });

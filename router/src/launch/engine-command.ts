@@ -54,21 +54,23 @@ const hasSharedDataRanks = (engine: PythonEngine, args: readonly string[]): bool
 const tensor = ['--tensor-parallel-size', '--tp-size', '--tp', '-tp'];
 const pipeline = ['--pipeline-parallel-size', '--pp-size', '--pp', '-pp'];
 const data = ['--data-parallel-size', '--dp-size', '--dp', '-dp'];
+const localData = ['--data-parallel-size-local', '-dpl'];
 
 /** The GPUs of an engine with these arguments on this machine. */
 export function gpusOf(engine: PythonEngine, args: readonly string[]): number {
-  const dp = engine === 'vllm' ? ['--data-parallel-size-local', '-dpl', ...data] : data;
-  const perRank = numberOf(args, tensor) * numberOf(args, pipeline);
-  return hasSharedDataRanks(engine, args) ? perRank : perRank * numberOf(args, dp);
+  const perRank = (numberOf(args, tensor) ?? 1) * (numberOf(args, pipeline) ?? 1);
+  if (hasSharedDataRanks(engine, args)) return perRank;
+  const local = engine === 'vllm' ? numberOf(args, localData) : null;
+  return perRank * (local ?? numberOf(args, data) ?? 1);
 }
 
-/** The value of the first of these flags, in either spelling; 1 without it. */
-function numberOf(args: readonly string[], flags: readonly string[]): number {
-  for (const flag of flags) {
-    for (const [i, arg] of args.entries()) {
-      const text = arg.startsWith(`${flag}=`) ? arg.slice(flag.length + 1) : arg === flag ? (args[i + 1] ?? '') : '';
-      if (/^[1-9]\d*$/.test(text)) return Number(text);
-    }
+/** The value that counts of a flag with these spellings: the last one. null: it is not given. */
+function numberOf(args: readonly string[], flags: readonly string[]): number | null {
+  let number: number | null = null;
+  for (const [i, arg] of args.entries()) {
+    const [, name = '', value = args[i + 1] ?? ''] = /^([^=]*)(?:=(.*))?$/s.exec(arg) ?? [];
+    // vLLM takes --tensor_parallel_size too.
+    if (flags.includes(name.replaceAll('_', '-')) && /^[1-9]\d*$/.test(value)) number = Number(value);
   }
-  return 1;
+  return number;
 }
