@@ -137,13 +137,13 @@ export class EngineGroup {
   }
 }
 
-/** Keys must not be logged. */
-function withoutKeys(args: readonly string[]): string[] {
-  return args.map((arg, i) => {
+/** Keys must not be logged; vLLM's --api-key takes several. */
+export function withoutKeys(args: readonly string[]): string[] {
+  let isHidden = false;
+  return args.map((arg) => {
+    if (!arg.startsWith('-')) return isHidden ? '…' : arg;
     const [flag = ''] = arg.split('=');
-    if (isKey(flag) && arg !== flag) return `${flag}=…`;
-    return isKey(args[i - 1] ?? '') ? '…' : arg;
+    isHidden = /^--.*(?:key|token|secret|password)$/.test(flag);
+    return isHidden && arg !== flag ? `${flag}=…` : arg;
   });
 }
-
-const isKey = (flag: string): boolean => /^--.*(?:key|token|secret|password)$/.test(flag);
