@@ -8,8 +8,8 @@ import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 
 /** What runs beside a router and ends with it. */
 export interface Companions {
-  /** Called once the router listens. @param fail ends the router with exit code 1 */
-  start(fail: () => void): void;
+  /** Called once the router listens. @param fail ends the router with exit code 1, unless it has workers other than these */
+  start(fail: (urls: ReadonlySet<string>) => void): void;
   /** Called when the router has drained. */
   stop(): Promise<void>;
 }
@@ -45,13 +45,16 @@ export async function serve(readConfig: ReadConfig, companions?: Companions): Pr
   };
   process.on('SIGTERM', () => stop(0));
   process.on('SIGINT', () => stop(0));
-  const { url, metricsUrl, adminUrl } = await started;
+  const { url, metricsUrl, adminUrl, fleet } = await started;
   process.on('uncaughtException', (error) => report('uncaught exception', error));
   // Where options come from a file, the parent does not know them.
   const certificate = config.tlsCertPath === undefined ? null : resolve(config.tlsCertPath);
   parent?.tell({ url, metricsUrl, adminUrl, controlKey: controlKeyOf(config), certificate });
   void parent?.gone.then(() => isStopping || stop(0));
-  if (!isStopping) companions?.start(() => isStopping || stop(1));
+  if (!isStopping)
+    companions?.start((urls) => {
+      if (!isStopping && fleet.workers.every((worker) => urls.has(worker.url))) stop(1);
+    });
 }
 
 let faults = 0;

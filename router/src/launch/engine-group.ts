@@ -37,7 +37,7 @@ export class EngineGroup {
   #progress: NodeJS.Timeout | null = null;
   #shown: Shown | null = null;
   #startedMs = 0;
-  #onAllGivenUp = (): void => {};
+  #onAllGivenUp = (_urls: ReadonlySet<string>): void => {};
   #wasReady = false;
   #isStopping = false;
 
@@ -61,8 +61,8 @@ export class EngineGroup {
     );
   }
 
-  /** @param onAllGivenUp no engine runs and none will be restarted */
-  start(onAllGivenUp: () => void): void {
+  /** @param onAllGivenUp none of these engines runs, and none will be restarted */
+  start(onAllGivenUp: (urls: ReadonlySet<string>) => void): void {
     this.#onAllGivenUp = onAllGivenUp;
     this.#startedMs = performance.now();
     if (this.#options.showProgress === undefined)
@@ -96,7 +96,8 @@ export class EngineGroup {
     if (areAllReady && !this.#wasReady && length > 1) this.#say(`all ${length} engines are ready`);
     this.#wasReady = areAllReady;
     this.#follow();
-    if (this.engines.every(({ state }) => state === 'given_up')) this.#onAllGivenUp();
+    if (this.engines.every(({ state }) => state === 'given_up'))
+      this.#onAllGivenUp(new Set(this.engines.map(({ plan: { url: each } }) => each)));
   }
 
   /** '' if all engines are ready. */

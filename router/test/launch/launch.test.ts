@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { turnout } from '../cli/turnout.ts';
 import { until } from '../harness/within.ts';
 import { basePort, isAlive, routerFlags, standIn, startLaunched, untilGone } from './launched.ts';
@@ -106,6 +107,20 @@ test('engines that only die are given up, and the router with them', async (t) =
   assert.equal(await run.ended, 1);
   assert.match(run.output(), /engine 0 at \S+ ended with exit code 3; it is started again in 1 s/);
   assert.match(run.output(), /it keeps failing and is not started again/);
+});
+
+test('a router with workers elsewhere goes on without its engines', async (t) => {
+  const elsewhere = await startSimEngine({ timeScale: 0 });
+  t.after(() => elsewhere.close());
+  const { flags, logDir } = routerFlags(t);
+  const own = ['launch', '--engine', 'sglang', '--engine-command', standIn, '--engine-base-port', basePort()];
+  const more = ['--engine-give-up-secs', '0', '--worker-urls', elsewhere.url];
+  const run = await startLaunched(t, logDir, [...own, ...more, ...flags, '--', '--dies']);
+  await run.says(/it keeps failing and is not started again/);
+  await run.untilHealthy(1);
+  assert.equal((await post(run.url)).status, 200);
+  run.child.kill('SIGTERM');
+  assert.equal(await run.ended, 0);
 });
 
 test('an engine that exits at once three times is given up, with what to check', async (t) => {
