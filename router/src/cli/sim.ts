@@ -3,7 +3,7 @@ import { makeFolder } from '../config/folder.ts';
 import { ConfigError } from '../config/load.ts';
 import { commandName } from '../config/version.ts';
 import { type EngineCommand, ENGINE_HOST } from '../launch/engine-command.ts';
-import { type SimOptions, simDefaults } from '../../../simulator/src/sim-options.ts';
+import { type SimOptions, resolveSimOptions, simDefaults } from '../../../simulator/src/sim-options.ts';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { type SpawnedSimEngine, simProcessArgs, spawnSimEngine } from '../../../simulator/src/spawn.ts';
 
@@ -76,8 +76,19 @@ export function readSettings(pairs: readonly string[], flag = '--set '): SimSett
     if (typeof fallback === 'number' && (value === '' || Number.isNaN(Number(value)))) {
       throw new ConfigError(`${flag}${pair}: ${name} is a number`);
     }
+    if (typeof fallback === 'boolean' && value !== 'true' && value !== 'false') {
+      throw new ConfigError(`${flag}${pair}: ${name} is true or false`);
+    }
+    if (name === 'kind' && value !== 'sglang' && value !== 'vllm') {
+      throw new ConfigError(`${flag}${pair}: kind is sglang or vllm`);
+    }
     settings[name] =
       typeof fallback === 'number' ? Number(value) : typeof fallback === 'boolean' ? value === 'true' : value;
+  }
+  try {
+    resolveSimOptions(settings);
+  } catch (error) {
+    throw new ConfigError(`${flag.trim().replace(/:$/, '')}: ${(error as Error).message}`);
   }
   return settings;
 }
