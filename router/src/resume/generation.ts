@@ -233,8 +233,8 @@ export class Generation {
   #aborted(part: Delta, event: Buffer, start: number): Buffer[] {
     const form = this.asked.dialect.name;
     const hasNew = this.#kept.length > 0 || part.count !== this.#count;
-    // It may have the routed experts of this part.
-    if (form === 'generate' && !hasNew) this.#newest = this.#join(event, start, { finish: NO_FINISH });
+    // Other than for the routed experts of this part it is not needed, and SGLang's abort of a queued request has few of the ids.
+    if (form === 'generate' && !hasNew && part.experts() !== null) this.#newest = this.#join(event, start, { finish: NO_FINISH });
     this.isAborted = true;
     return [];
   }

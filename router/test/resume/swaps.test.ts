@@ -37,3 +37,22 @@ for (const kind of ['sglang', 'vllm'] as const) {
     assert.doesNotMatch(metrics, /turnout_unresumed_total\{/);
   });
 }
+
+for (const incrementalStreamingOutput of [false, true]) {
+  const kindOfStream = incrementalStreamingOutput ? 'incremental' : 'cumulative';
+  test(`sglang: generations survive an abort while the engine has no memory for them, in ${kindOfStream} streams`, async (t) => {
+    const scene = await startResumeScene(t, 'sglang', 3, { resume: 'all' }, { incrementalStreamingOutput });
+    let aborts = 0;
+    const { failed, aborted } = await run(scene, 'sglang', GENERATIONS / 2, async () => {
+      const index = scene.busiest();
+      if (index < 0 || aborts >= FAULTS) return delay(2);
+      aborts++;
+      const engine = scene.engines[index]!;
+      await engine.core.pause('retract');
+      await abortAll(engine);
+      engine.core.resume();
+      return delay(20);
+    });
+    assert.deepEqual([failed, aborted, aborts], [[], 0, FAULTS]);
+  });
+}

@@ -13,7 +13,7 @@ import {
 import { refuse } from './refusal.ts';
 import { routedExperts } from './routed-experts.ts';
 import { Sequence } from '../model/sequence.ts';
-import { metaInfo, type MetaInfoOptions } from './sglang-meta.ts';
+import { metaInfo, wasWaiting, type MetaInfoOptions } from './sglang-meta.ts';
 import { StreamOut } from './stream-out.ts';
 import { WholeOut } from './whole-out.ts';
 
@@ -43,12 +43,14 @@ export function generate(call: HttpCall): void {
     const out = new StreamOut(
       call.openStream(),
       sequences,
-      ({ sequence, index, from, textStart }) => [
-        {
-          ...answerOf(sequence, isIncremental ? from : 0, isIncremental ? textStart : 0),
-          ...(isList ? { index } : {}),
-        },
-      ],
+      ({ sequence, index, from, textStart }) => {
+        // All text and logprobs, and of the ids the last one, whatever the kind of stream.
+        const isQueueAbort = wasWaiting(sequence);
+        const isWhole = isQueueAbort || !isIncremental;
+        const answer = answerOf(sequence, isWhole ? 0 : from, isWhole ? 0 : textStart);
+        const ids = isQueueAbort ? { output_ids: sequence.output.slice(-1) } : {};
+        return [{ ...answer, ...ids, ...(isList ? { index } : {}) }];
+      },
       () => [],
     );
     core.start(job, out);

@@ -20,18 +20,21 @@ type Triple = [logprob: number | null, id: number, text: string | null];
 /** `from`: the first output token with logprobs. */
 export function metaInfo(core: Core, sequence: Sequence, show: MetaInfoOptions, from = 0): Record<string, unknown> {
   const { output, finish } = sequence;
+  const isQueueAbort = wasWaiting(sequence);
   const cached = Math.max(0, sequence.cachedTokens);
   const info: Record<string, unknown> = {
     id: sequence.id,
     finish_reason: finishReason(sequence),
-    prompt_tokens: sequence.prompt.length,
     weight_version: core.weightVersion,
-    num_retractions: sequence.preemptions,
     completion_tokens: output.length,
-    cached_tokens: cached,
-    cached_tokens_details: cached > 0 ? { device: cached, host: 0 } : null,
-    dp_rank: null,
   };
+  if (!isQueueAbort) {
+    info.prompt_tokens = sequence.prompt.length;
+    info.num_retractions = sequence.preemptions;
+    info.cached_tokens = cached;
+    info.cached_tokens_details = cached > 0 ? { device: cached, host: 0 } : null;
+    info.dp_rank = null;
+  }
   if (show.logprobs) {
     const { sampler } = core.scheduler;
     info.input_token_logprobs = [];
@@ -49,15 +52,19 @@ export function metaInfo(core: Core, sequence: Sequence, show: MetaInfoOptions, 
     }
   }
   if (finish) {
-    info.weight_versions = sequence.spans;
+    if (!isQueueAbort) info.weight_versions = sequence.spans;
     info.e2e_latency = (performance.now() - sequence.arrivedMs) / 1000;
   }
   return info;
 }
 
+/** Its abort is answered by the part of the engine that has the queue, and knows less of it. */
+export const wasWaiting = ({ finish }: Sequence): boolean => finish?.type === 'abort' && finish.wasWaiting === true;
+
 function finishReason(sequence: Sequence): object | null {
   const { finish } = sequence;
   if (!finish) return null;
+  if (wasWaiting(sequence)) return { type: 'abort', message: (finish as { message: string }).message };
   if (finish.type === 'length') return { type: 'length', length: sequence.output.length };
   if (finish.type === 'abort') return { type: 'abort', message: finish.message, status_code: null, err_type: null };
   return { type: 'stop', matched: finish.matched };

@@ -234,12 +234,20 @@ export class Core {
   #abort(sequence: Sequence, tellSink: boolean): boolean {
     const open = this.#open.get(sequence);
     if (!open) return false;
+    sequence.finish = this.#abortOf(sequence);
     this.scheduler.remove(sequence);
-    sequence.finish = { type: 'abort', message: 'Aborted' };
     this.aborted += 1;
     this.#close(sequence, open, sequence.finish, tellSink);
     if (this.#drained.length > 0 && this.#isDrained()) this.#drainEnds();
     return true;
+  }
+
+  /** SGLang (0.5.23) has another message for requests in its queue. */
+  #abortOf(sequence: Sequence): Finish {
+    const isQueued = this.options.kind === 'sglang' && this.scheduler.isWaiting(sequence);
+    return isQueued
+      ? { type: 'abort', message: 'Abort in waiting queue', wasWaiting: true }
+      : { type: 'abort', message: 'Aborted' };
   }
 
   #close(sequence: Sequence, open: { job: Job; sink: Sink }, finish: Finish, tellSink: boolean): void {

@@ -63,6 +63,10 @@ export class Scheduler {
     (this.mode === 'run' ? this.waiting : this.held).push(sequence);
   }
 
+  isWaiting(sequence: Sequence): boolean {
+    return this.waiting.includes(sequence) || this.held.includes(sequence);
+  }
+
   /** Removes a sequence and frees its blocks at once. */
   remove(sequence: Sequence): void {
     for (const list of [this.running, this.waiting, this.held, this.resting]) {

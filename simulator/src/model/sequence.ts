@@ -21,7 +21,8 @@ export interface Sampling {
 export type Finish =
   | { type: 'stop'; matched: number | string }
   | { type: 'length' }
-  | { type: 'abort'; message: string };
+  /** `wasWaiting`: for its first step, or again after it lost its memory. */
+  | { type: 'abort'; message: string; wasWaiting?: true };
 
 /** What a sequence does in a test, in place of random sampling. */
 export interface SequenceScript {

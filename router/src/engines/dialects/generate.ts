@@ -45,9 +45,19 @@ export class GenerateDelta implements Delta {
     return versionOf(this.info.get('weight_version'));
   }
 
+  /**
+   * An abort in the engine's queue, where requests wait again that lost their memory: the last event of a stream has the last id only, but all
+   * text and logprobs, and nothing of the prompt.
+   */
+  get isQueueAbort(): boolean {
+    return this.finish === 'abort' && this.promptTokens === null;
+  }
+
   /** Releases before 0.5 have ids only beside the logprobs. */
   ids(): readonly number[] | null {
     const ids = this.#answer.get('output_ids')?.valueIfAny() as readonly number[] | undefined;
+    if (this.isQueueAbort && this.count !== ids?.length && this.count === this.triples()?.length)
+      return this.triples()!.map(([, id]) => id);
     return ids ?? this.triples()?.map(([, id]) => id) ?? null;
   }
 
