@@ -27,6 +27,8 @@ interface KeptEvent {
   readonly sample: string | null;
   /** The version of the weights that it names. */
   readonly version: string;
+  /** It ends a choice by an abort: the event before it may have ids that it lacks. */
+  readonly isAbort: boolean;
 }
 
 /**
@@ -186,7 +188,9 @@ export class AnswerTap implements ResponseObserver, MemberTaker {
     const pieces = this.#takeHeld();
     // What says that the stream is over, or why it broke off, has no tokens.
     const hasTokens = hasIndex || (this.#isAlone && hasInfo);
-    const event = { pieces, bytes, sample: hasTokens ? (this.#isAlone ? '' : index) : null, version };
+    const sample = hasTokens ? (this.#isAlone ? '' : index) : null;
+    const isAbort = isFinish && pieces.some((piece) => piece.includes('"abort"'));
+    const event = { pieces, bytes, sample, version, isAbort };
     if (this.#isCumulative === false) addTo(this.#kept, event);
     else if (this.#isCumulative) this.#setNewest(event);
     else {
@@ -197,13 +201,14 @@ export class AnswerTap implements ResponseObserver, MemberTaker {
   }
 
   #setNewest(event: KeptEvent): void {
-    const { sample, bytes, version } = event;
+    const { sample, bytes, version, isAbort } = event;
     if (sample === null) return;
     const before = this.#newest.get(sample);
     this.#newest.set(sample, event);
     this.#eventBytes += bytes;
     if (before === undefined) return;
-    if (before.version === version) this.#eventBytes -= before.bytes;
+    if (isAbort) this.#changes.push(before);
+    else if (before.version === version) this.#eventBytes -= before.bytes;
     else {
       this.#changes.push(before, event);
       this.#eventBytes += bytes;

@@ -18,12 +18,13 @@ export function readGenerate(deltas: readonly GenerateDelta[], isStream: boolean
 function sampledBy(events: readonly GenerateDelta[], isStream: boolean): Sampled {
   const last = events.at(-1)!;
   const { count: total, index } = last;
-  const own = last.ids() ?? [];
+  const own = (last.isQueueAbort ? idsBeforeAbort(events) : last.ids()) ?? [];
   const isWhole = total === own.length || events.length === 1;
   const parts = isWhole ? [last] : events;
   const ids = tokenIds(isWhole ? own : events.flatMap((event) => event.ids() ?? []));
   if (total !== null && ids.length !== total) throw new Unreadable(`${ids.length} ids of ${total} tokens in it`);
   const { indexer } = last;
+  const { promptTokens, cachedTokens } = events.findLast((event) => event.promptTokens !== null) ?? last;
   return {
     index,
     ids,
@@ -33,8 +34,8 @@ function sampledBy(events: readonly GenerateDelta[], isStream: boolean): Sampled
     ...(isStream && last.spans().length === 0
       ? { spans: spansByEvent(events), endVersion: null }
       : namedSpans(last.version, last.spans())),
-    promptTokens: last.promptTokens ?? -1,
-    cachedTokens: last.cachedTokens ?? -1,
+    promptTokens: promptTokens ?? -1,
+    cachedTokens: cachedTokens ?? -1,
     experts: Math.max(...events.map((event) => markOf(event.experts()))),
     ...indexerOf(indexer),
     ...topTokens(
@@ -42,6 +43,17 @@ function sampledBy(events: readonly GenerateDelta[], isStream: boolean): Sampled
       ids.length,
     ),
   };
+}
+
+/** Without logprobs the last event of a stream that ends in the engine's queue has the last id only; it may be one that came before. */
+function idsBeforeAbort(events: readonly GenerateDelta[]): readonly number[] | null {
+  const last = events.at(-1)!;
+  const ids = last.ids();
+  const newest = events.at(-2);
+  if (ids === null || newest === undefined || ids.length === last.count) return ids;
+  const isCumulative = newest.idCount() === newest.count;
+  const earlier = isCumulative ? newest.ids()! : events.slice(0, -1).flatMap((event) => event.ids() ?? []);
+  return earlier.length === last.count ? earlier : [...earlier, ...ids];
 }
 
 /** A list with an item for each token. Some releases write it in full where ids are incremental. */
