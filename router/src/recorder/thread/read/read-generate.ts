@@ -87,7 +87,10 @@ function spansByEvent(events: readonly GenerateDelta[]): VersionSpan[] {
     const end = count ?? start;
     if (end <= start) continue;
     const isSure: boolean = start === 0 || version === known || end === start + 1;
-    spans.push({ version: isSure ? version : null, from: start, to: end });
+    const own = isSure ? version : null;
+    const before = spans.at(-1);
+    if (before?.version === own) spans[spans.length - 1] = { ...before, to: end };
+    else spans.push({ version: own, from: start, to: end });
     known = version;
     start = end;
   }
