@@ -3,7 +3,7 @@
 import { type ChatMessage, readMessages, renderChat } from '../tokens/chat-template.ts';
 import type { HttpCall, SseStream } from './http-call.ts';
 import { Problem, SchemaProblem, readSampling, type Fields } from './read-request.ts';
-import { refuse } from './refusal.ts';
+import { rankProblem, refuse, unknownModel } from './refusal.ts';
 import { Sequence } from '../model/sequence.ts';
 import { type Delta, StreamOut } from './stream-out.ts';
 import { encode } from '../tokens/tokenizer.ts';
@@ -48,7 +48,9 @@ export const serveChat =
   (call: HttpCall): void => {
     const { given: body, core } = call;
     if (body instanceof SchemaProblem) return refuse(call, 400, body);
-    const sequence = read(call, api, body);
+    const unknown = core.options.kind === 'vllm' ? unknownModel(core, body) : null;
+    if (unknown !== null) return refuse(call, 404, unknown);
+    const sequence = rankProblem(call) ?? read(call, api, body);
     if (sequence instanceof Problem) return refuse(call, 400, sequence);
     const model = typeof body.model === 'string' ? body.model : core.options.model;
     const created = Math.floor(Date.now() / 1000);
@@ -86,5 +88,9 @@ function read(call: HttpCall, api: ChatApi, body: Fields): Sequence | Problem {
   const { maxTokens = limit } = sampling;
   if (maxTokens < 1 || maxTokens > limit) return new Problem(`${api.maxTokens} must be between 1 and ${limit}.`);
   const id = `${api.prefix}${call.header('x-request-id') ?? crypto.randomUUID().replaceAll('-', '')}`;
-  return new Sequence(id, prompt, sampling.sample(0, maxTokens));
+  const { model } = body;
+  const isAdapter = core.options.kind === 'vllm' && typeof model === 'string' && model !== core.options.model;
+  const sequence = new Sequence(id, prompt, sampling.sample(0, maxTokens), isAdapter ? model : '');
+  if (isAdapter) sequence.sampler = core.adapterSampler(model);
+  return sequence;
 }

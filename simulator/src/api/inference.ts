@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto';
 import type { HttpCall } from './http-call.ts';
 import { readPromptLogprobs, vllmPromptLogprobs } from './prompt-scores.ts';
 import { Problem, SchemaProblem, readPrompts, readSampling, type Fields } from './read-request.ts';
-import { refuse, unknownModel } from './refusal.ts';
+import { rankProblem, refuse, unknownModel } from './refusal.ts';
 import { routedExperts } from './routed-experts.ts';
 import { Sequence } from '../model/sequence.ts';
 import { StreamOut } from './stream-out.ts';
@@ -28,7 +28,7 @@ export function inferenceGenerate(call: HttpCall): void {
   if (body instanceof SchemaProblem) return refuse(call, 400, body);
   const unknown = unknownModel(core, body);
   if (unknown !== null) return refuse(call, 404, unknown);
-  const request = read(call, body);
+  const request = rankProblem(call) ?? read(call, body);
   if (request instanceof Problem) return refuse(call, 400, request);
   const { id, sequences } = request;
   const job = { id, sequences };
@@ -125,7 +125,8 @@ function read(call: HttpCall, body: Fields): InferenceRequest | Problem {
   const { model } = body;
   const isAdapter = typeof model === 'string' && model !== core.options.model;
   const adapter = isAdapter ? core.adapterSampler(model) : null;
-  const id = typeof body.request_id === 'string' ? body.request_id : (call.header('x-request-id') ?? randomUUID());
+  // The header goes before the field.
+  const id = call.header('x-request-id') ?? (typeof body.request_id === 'string' ? body.request_id : randomUUID());
   const salt = typeof body.cache_salt === 'string' ? body.cache_salt : '';
   const namespace = isAdapter ? `${salt}\n${model}` : salt;
   const top = params.logprobs;

@@ -278,3 +278,24 @@ test('each refuses in its own words', async () => {
   assert.equal((await fetch(`${vllm.url}/v1/completions`)).status, 405);
   assert.equal((await fetch(`${vllm.url}/nothing`)).status, 404);
 });
+
+test('an unknown model, adapter or data-parallel rank is refused as the engines do it', async () => {
+  const status = async (engine: SimEngine, path: string, body: object, rank?: string): Promise<number> =>
+    (await post(engine, path, body, rank === undefined ? {} : { 'x-data-parallel-rank': rank })).status;
+  const message = { max_tokens: 2, messages };
+  assert.equal(await status(vllm, '/v1/messages', { ...message, model: 'nope' }), 404);
+  assert.equal(await status(vllm, '/v1/responses', { max_output_tokens: 2, input: 'a', model: 'nope' }), 404);
+  assert.equal(await status(sglang, '/v1/messages', { ...message, model: 'nope' }), 200);
+  assert.equal(await status(sglang, '/v1/completions', { prompt: 'a', model: 'sim:nope' }), 400);
+
+  const completion = { prompt: 'a', max_tokens: 1 };
+  const statuses = (engine: SimEngine, path: string, body: object): Promise<number[]> =>
+    Promise.all(['0', '1', 'x'].map((rank) => status(engine, path, body, rank)));
+  assert.deepEqual(await statuses(vllm, '/v1/completions', completion), [200, 400, 200]);
+  assert.deepEqual(await statuses(sglang, '/v1/completions', completion), [200, 400, 400]);
+  const generation = { text: 'a', sampling_params: { max_new_tokens: 1 } };
+  assert.deepEqual(await statuses(sglang, '/generate', generation), [200, 200, 200], 'the header is not read there');
+  assert.deepEqual(await json(sglang, '/generate', { ...generation, routed_dp_rank: 3 }), {
+    error: { message: 'routed_dp_rank=3 out of range [0, 1)' },
+  });
+});

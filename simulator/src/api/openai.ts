@@ -7,7 +7,7 @@ import type { HttpCall } from './http-call.ts';
 import type { OpenAiDialect, OpenAiRequest } from './openai-dialect.ts';
 import { readPromptLogprobs } from './prompt-scores.ts';
 import { Problem, SchemaProblem, readPrompts, readSampling, type Fields } from './read-request.ts';
-import { refuse, unknownModel } from './refusal.ts';
+import { rankProblem, refuse, unknownAdapter, unknownModel } from './refusal.ts';
 import { Sequence } from '../model/sequence.ts';
 import { sglangDialect } from './sglang-dialect.ts';
 import { StreamOut } from './stream-out.ts';
@@ -44,7 +44,7 @@ function answer(call: HttpCall, isChat: boolean): void {
     const message = "Parameter 'cache_salt' must be a non-empty string if provided.";
     return refuse(call, 400, new Problem(message, 'cache_salt'));
   }
-  const request = read(call, body, isChat);
+  const request = rankProblem(call) ?? read(call, body, isChat);
   if (request instanceof Problem) return refuse(call, 400, request);
 
   const { sequences } = request;
@@ -83,6 +83,7 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
   if (promptLogprobs instanceof Problem) return promptLogprobs;
   const adapterName = adapterOf(body.model, core.options);
   const adapter = adapterName === '' ? null : core.adapterSampler(adapterName);
+  if (adapterName !== '' && adapter === null) return unknownAdapter(adapterName);
 
   const id = requestId(call, body, isChat);
   const namespace = [body.cache_salt, body.extra_key, body.model === core.options.model ? '' : body.model]

@@ -10,7 +10,7 @@ import {
   type Fields,
   type SamplingRequest,
 } from './read-request.ts';
-import { refuse } from './refusal.ts';
+import { rankProblem, refuse, unknownAdapter } from './refusal.ts';
 import { routedExperts } from './routed-experts.ts';
 import { Sequence } from '../model/sequence.ts';
 import { metaInfo, wasWaiting, type MetaInfoOptions } from './sglang-meta.ts';
@@ -23,7 +23,7 @@ const defaultMaxTokens = 128;
 export function generate(call: HttpCall): void {
   const { given: body, core } = call;
   if (body instanceof SchemaProblem) return refuse(call, 400, body);
-  const request = read(call, body);
+  const request = rankProblem(call) ?? read(call, body);
   if (request instanceof Problem) return refuseGeneration(call, request, body.stream === true);
   const { sequences, isList, show } = request;
   const job = { id: request.id, sequences };
@@ -112,9 +112,7 @@ function read(call: HttpCall, body: Fields): GenerateRequest | Problem {
     const { maxTokens = defaultMaxTokens, sample } = samplings[p]!;
     const lora = textOf(Array.isArray(body.lora_path) ? body.lora_path[p] : body.lora_path);
     const adapter = lora === '' ? null : call.core.adapterSampler(lora);
-    if (lora !== '' && adapter === null) {
-      return new Problem(`The following requested LoRA adapters are not loaded: ['${lora}'].`);
-    }
+    if (lora !== '' && adapter === null) return unknownAdapter(lora);
     const namespace = `${textOf(body.cache_salt)}\n${textOf(body.extra_key)}\n${lora}`;
     const limit = call.core.scheduler.maxSequenceTokens;
     if (maxTokens < 0) return new Problem('max_new_tokens must be at least 0');
