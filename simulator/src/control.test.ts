@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { startSimEngine, type SimEngine } from './engine.ts';
+import type { FinishedRecord } from './model/sequence.ts';
 
 let sglang: SimEngine;
 let vllm: SimEngine;
@@ -196,4 +197,67 @@ test('text goes to ids and back', async () => {
   const { token_strs: strings, ...shared } = fromVllm;
   assert.equal(strings, null);
   assert.deepEqual(await postJson(sglang, '/tokenize', { prompt }), shared);
+});
+
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await new Promise((resolve) => setImmediate(resolve));
+}
+
+const hasTokens = ({ core }: SimEngine): boolean => core.scheduler.running.some(({ output }) => output.length > 0);
+
+test('vLLM: a pause that waits and is resumed meanwhile leaves the engine running', async () => {
+  const engine = await startSimEngine({ kind: 'vllm', timeScale: 0.1 });
+  const running = postJson(engine, '/v1/completions', { prompt: 'a', max_tokens: 40, ignore_eos: true });
+  await until(() => hasTokens(engine));
+  const paused = postJson(engine, '/pause?mode=wait');
+  await until(() => engine.stats().paused);
+  await postJson(engine, '/resume');
+  await Promise.all([running, paused]);
+  assert.notEqual(await greedyText(engine), '');
+  await engine.close();
+});
+
+test('vLLM: a pause without clear_cache=false empties the cache, and what is kept is computed again', async () => {
+  for (const [query, preemptions] of [
+    ['&clear_cache=false', 0],
+    ['', 1],
+  ] as const) {
+    const log: number[] = [];
+    const onFinished = ({ preemptions: count }: FinishedRecord): void => void log.push(count);
+    const engine = await startSimEngine({ kind: 'vllm', timeScale: 0.1, onFinished });
+    const body = { prompt: 'a b c d e f g h i j k l m n', max_tokens: 60, ignore_eos: true };
+    const answer = postJson(engine, '/v1/completions', body);
+    await until(() => hasTokens(engine));
+    await postJson(engine, `/pause?mode=keep${query}`);
+    await postJson(engine, '/resume');
+    await answer;
+    assert.deepEqual(log, [preemptions]);
+    await engine.close();
+  }
+});
+
+test('vLLM: asleep it is paused, awake it is not', async () => {
+  assert.deepEqual(await postJson(vllm, '/sleep?level=1'), { status: 'sleeping', level: 1 });
+  assert.deepEqual(await getJson(vllm, '/is_sleeping'), { is_sleeping: true });
+  assert.deepEqual(await getJson(vllm, '/is_paused'), { is_paused: true });
+  const waiting = greedyText(vllm);
+  await until(() => vllm.stats().waiting > 0);
+  assert.deepEqual(await postJson(vllm, '/wake_up'), { status: 'awake', tags: null });
+  assert.notEqual(await waiting, '');
+  assert.deepEqual(await getJson(vllm, '/is_sleeping'), { is_sleeping: false });
+});
+
+test('SGLang: an adapter is unloaded when its requests have ended, and new ones are refused at once', async () => {
+  const engine = await startSimEngine({ timeScale: 0.1 });
+  await postJson(engine, '/load_lora_adapter', { lora_name: 'ad', lora_path: '/ad' });
+  const params = { max_new_tokens: 60, ignore_eos: true };
+  const answer = postJson(engine, '/generate', { text: 'a', lora_path: 'ad', sampling_params: params });
+  await until(() => hasTokens(engine));
+  const unloaded = postJson(engine, '/unload_lora_adapter', { lora_name: 'ad' });
+  await until(() => !engine.core.modelNames.has('ad'));
+  assert.equal((await post(engine, '/generate', { text: 'a', lora_path: 'ad' })).status, 400);
+  assert.equal((await unloaded).success, true);
+  assert.equal(engine.stats().running, 0);
+  await answer;
+  await engine.close();
 });

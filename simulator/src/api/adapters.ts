@@ -42,10 +42,12 @@ export const sglangAdapters = {
     sayAdapters(call, isLoaded ? `LoRA adapter with name ${name} already loaded.` : '');
   },
 
-  unload: (call: HttpCall): void => {
+  /** Waits for the requests that use the adapter; others that name it are refused from now on. */
+  unload: async (call: HttpCall): Promise<void> => {
     const { lora_name: name } = call.body;
     const { modelNames, options } = call.core;
     const isKnown = typeof name === 'string' && name !== options.model && modelNames.delete(name);
+    if (isKnown) await call.core.whenUnused(name);
     sayAdapters(call, isKnown ? '' : `LoRA adapter with name ${String(name)} does not exist.`);
   },
 };

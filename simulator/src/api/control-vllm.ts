@@ -14,11 +14,18 @@ export const vllmRoutes: Routes = {
   'GET /load': (call) => call.json(200, { server_load: call.core.running + call.core.waiting }),
   'GET /weight_info': (call) => call.json(200, { weight_version: call.core.weightVersion }),
   'GET /is_paused': (call) => call.json(200, { is_paused: call.core.paused }),
+  'GET /is_sleeping': (call) => call.json(200, { is_sleeping: call.core.isAsleep }),
   'GET /get_world_size': (call) => call.json(200, { world_size: 1 }),
   'POST /pause': pause,
   'POST /resume': (call) => {
     call.core.resume();
     call.json(200, { status: 'resumed' });
+  },
+  'POST /sleep': sleep,
+  'POST /wake_up': (call) => {
+    call.core.isAsleep = false;
+    call.core.resume();
+    call.json(200, { status: 'awake', tags: null });
   },
   'POST /reset_prefix_cache': resetPrefixCache,
   'POST /abort_requests': abortRequests,
@@ -26,13 +33,30 @@ export const vllmRoutes: Routes = {
   'POST /collective_rpc': collectiveRpc,
 };
 
+/** Without `clear_cache=false` running requests lose their KV too, in every mode (0.20.2 to 0.33). */
 async function pause(call: HttpCall): Promise<void> {
-  const mode = call.query.get('mode') ?? 'abort';
-  if (mode !== 'keep' && mode !== 'wait' && mode !== 'abort') {
-    return refuse(call, 400, new SchemaProblem(`Invalid mode '${mode}'`, 'query.mode'));
-  }
+  const mode = modeOf(call);
+  if (mode instanceof Problem) return refuse(call, 400, mode);
   await call.core.pause(mode);
+  if (!/^(?:false|0|no|off)$/i.test(call.query.get('clear_cache') ?? '')) call.core.clearCache();
   call.json(200, { status: 'paused' });
+}
+
+function modeOf({ query }: HttpCall): 'keep' | 'wait' | 'abort' | Problem {
+  const mode = query.get('mode') ?? 'abort';
+  if (mode === 'keep' || mode === 'wait' || mode === 'abort') return mode;
+  return new SchemaProblem(`Invalid mode '${mode}'`, 'query.mode');
+}
+
+/** It pauses too, and gives its memory back; from level 1 on that of the cache. */
+async function sleep(call: HttpCall): Promise<void> {
+  const level = Number(call.query.get('level') ?? 1);
+  const mode = modeOf(call);
+  if (mode instanceof Problem) return refuse(call, 400, mode);
+  await call.core.pause(mode);
+  if (level >= 1) call.core.clearCache();
+  call.core.isAsleep = true;
+  call.json(200, { status: 'sleeping', level });
 }
 
 /** A paused engine resets although it has KV; a busy one answers false (both measured). */

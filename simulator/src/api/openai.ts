@@ -103,6 +103,7 @@ function read(call: HttpCall, body: Fields, isChat: boolean): OpenAiRequest | Pr
     for (let s = 0; s < samples; s += 1) {
       const sequence = new Sequence(sequenceId(call, id, isChat, p, s), prompt, sampling.sample(s, tokens), namespace);
       sequence.sampler = adapter;
+      sequence.adapter = adapterName;
       sequences.push(sequence);
     }
   }

@@ -129,6 +129,7 @@ function read(call: HttpCall, body: Fields): GenerateRequest | Problem {
       const sequenceId = typeof rid === 'string' ? rid : isList ? randomId() : id;
       const sequence = new Sequence(sequenceId, prompt, sample(s, maxTokens), namespace);
       sequence.sampler = adapter;
+      sequence.adapter = lora;
       sequences.push(sequence);
     }
   }

@@ -50,6 +50,8 @@ export class Core {
   /** Names that requests may use: the model and its LoRA adapters (name -> path). */
   readonly modelNames = new Map<string, string>();
   paused = false;
+  /** vLLM: between /sleep and /wake_up. */
+  isAsleep = false;
   requests = 0;
   aborted = 0;
   readonly faults = new Faults();
@@ -60,6 +62,8 @@ export class Core {
   readonly #driver: Driver;
   readonly #open = new Map<Sequence, { job: Job; sink: Sink }>();
   #drained: (() => void)[] = [];
+  /** Called when a sequence has ended. */
+  #afterClose: (() => void)[] = [];
   #unseeded = 0;
 
   constructor(options: SimOptions) {
@@ -153,6 +157,8 @@ export class Core {
     this.paused = true;
     if (mode === 'abort') this.abort(() => true);
     if (mode === 'wait') await this.#drain();
+    // Resumed in the meantime.
+    if (!this.paused) return;
     this.scheduler.mode = 'hold';
     if (mode === 'retract') this.scheduler.retractAll();
   }
@@ -161,6 +167,12 @@ export class Core {
     this.paused = false;
     this.scheduler.resume();
     this.#driver.kick();
+  }
+
+  /** Empties the prefix cache; running sequences lose their KV and are computed again. */
+  clearCache(): void {
+    this.scheduler.retractAll();
+    this.scheduler.cache.flush();
   }
 
   /** Empties the prefix cache, unless running sequences hold KV (returns false). */
@@ -185,6 +197,17 @@ export class Core {
     this.scheduler.sampler = this.#samplerOf(path);
     if (version !== undefined) this.scheduler.weightVersion = version;
     if (!this.paused) this.resume();
+  }
+
+  /** Resolves when no sequence uses the adapter. */
+  whenUnused(adapter: string): Promise<void> {
+    return new Promise((resolve) => {
+      const look = (): void => {
+        if ([...this.#open.keys()].some((sequence) => sequence.adapter === adapter)) this.#afterClose.push(look);
+        else resolve();
+      };
+      look();
+    });
   }
 
   /** null: an adapter of this name is not loaded. */
@@ -255,6 +278,7 @@ export class Core {
     this.finished[finish.type] += 1;
     if (this.options.onFinished || this.options.logPath !== undefined) this.#log(sequence, open.job, finish);
     if (tellSink) open.sink.ended(sequence);
+    for (const look of this.#afterClose.splice(0)) look();
   }
 
   #log(sequence: Sequence, job: Job, finish: Finish): void {

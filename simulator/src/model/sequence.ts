@@ -88,6 +88,8 @@ export class Sequence {
   isOfVllm = false;
   /** Tokens of an event of its stream after the first one. */
   streamInterval = 1;
+  /** The name of its LoRA adapter. */
+  adapter: string | null = null;
   /** Of its LoRA adapter; null: the engine's own. */
   sampler: Sampler | null = null;
   /** The effect of the batch on its logprobs; 0 for none. */
