@@ -43,6 +43,11 @@ export const controls: readonly Control[] = [
   { path: '/start_weight_update' },
   { path: '/start_draft_weight_update' },
   { path: '/finish_weight_update', flushes: true, changesVersion: true },
+  // miles' SGLang (31f1ca9).
+  { path: '/begin_weight_update' },
+  { path: '/end_weight_update', flushes: true, changesVersion: true },
+  // SkyRL's vLLM server (a956457): the engine's host gets a checkpoint, which `/update_weights` loads.
+  { path: '/fetch_weights' },
   { path: '/init_weights_send_group*', isForOne: true },
   { path: '/init_*' },
   { path: '/destroy_*' },
