@@ -318,9 +318,12 @@ const add = (counts: Map<string, number>, key: string): void => void counts.set(
 /** Answers of engines that end by an abort come so long after the response to it at most: on one machine within milliseconds. */
 const LINGER_MS = 1_000;
 
-/** Paths that abort generations, all of them or only with some bodies: it is enough that they may (SGLang 0.5.23, vLLM 0.32). */
+/**
+ * Paths that abort generations, all of them or only with some bodies: it is enough that they may (SGLang 0.5.23, vLLM 0.32, AReaL's vLLM
+ * server cbff54d).
+ */
 const paths =
-  /\/(?:abort_requests?|pause(?:_generation)?|update_weight_version|update_weights_from_\w+|update_weights|sleep|release_memory_occupation)$/;
+  /\/(?:abort_requests?|(?:areal_)?pause(?:_generation)?|update_weight_version|(?:areal_)?update_weights(?:_\w+)?|sleep|release_memory_occupation)$/;
 
 /** Aborts that clients requested through the router: generations that end meanwhile are theirs to end. */
 class RequestedAborts {

@@ -198,21 +198,23 @@ test('an aborted generation stays aborted, except with --resume all if no client
     third.connection.write(chunk(END) + chunk(DONE) + LAST_CHUNK);
     assert.ok((await s.client.read('0\r\n\r\n')).includes(JOINED));
   });
-  await t.test('all, requested through the router', async (own) => {
-    const s = await scene(own, { resume: 'all' });
-    const generating = await begin(s);
-    const trainer = await connectClient(own, s.router.url);
-    trainer.write(post('/abort_request', { abort_all: true }));
-    for (const engine of s.engines) {
-      const asked = await engine.next();
-      assert.equal(asked.target, '/abort_request');
-      await asked.payload();
-      asked.answer('');
-    }
-    await trainer.answer('POST');
-    generating.connection.write(aborted);
-    assert.ok((await s.client.read('0\r\n\r\n')).includes('"type":"abort"'));
-  });
+  for (const path of ['/abort_request', '/areal_pause_generation', '/areal_update_weights_xccl']) {
+    await t.test(`all, requested through the router with ${path}`, async (own) => {
+      const s = await scene(own, { resume: 'all' });
+      const generating = await begin(s);
+      const trainer = await connectClient(own, s.router.url);
+      trainer.write(post(path, { abort_all: true }));
+      for (const engine of s.engines) {
+        const asked = await engine.next();
+        assert.equal(asked.target, path);
+        await asked.payload();
+        asked.answer('');
+      }
+      await trainer.answer('POST');
+      generating.connection.write(aborted);
+      assert.ok((await s.client.read('0\r\n\r\n')).includes('"type":"abort"'));
+    });
+  }
 });
 
 test('without another engine the response is truncated', async (t) => {
