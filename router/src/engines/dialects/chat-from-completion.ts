@@ -3,6 +3,7 @@ import { scanItems } from '../../kit/json-scan.ts';
 import type { RequestedFields } from './chat.ts';
 
 const OPENING_BRACE = 0x7b;
+const NULL = Buffer.from('null');
 
 /** The members that follow the content in vLLM's chat (0.32). */
 const REST_OF_MESSAGE = ',"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null';
@@ -58,20 +59,30 @@ export class FromCompletion {
     const edit = new JsonEdit(bytes);
     const start = bytes.indexOf(OPENING_BRACE);
     if (start < 0) return edit;
-    edit.members(start, bytes.length, (is, { valueStart, to }) => {
+    const ofPrompt: Record<string, Buffer> = {};
+    const after = edit.members(start, bytes.length, (is, { valueStart, to }) => {
       if (is('object'))
         edit.replace(valueStart, to, name === 'delta' ? '"chat.completion.chunk"' : '"chat.completion"');
       else if (is('id') && bytes.toString('latin1', valueStart, valueStart + 6) === '"cmpl-') {
         edit.replace(valueStart, valueStart + 6, '"chatcmpl-');
       } else if (is('choices')) {
-        scanItems(bytes, valueStart, to, (from, end) => this.#choice(edit, name, from, end, onChoice));
+        scanItems(bytes, valueStart, to, (from, end) => this.#choice(edit, name, from, end, onChoice, ofPrompt));
       }
       return true;
     });
+    if (after > 0) edit.append(after - 1, ofPrompt);
     return edit;
   }
 
-  #choice(edit: JsonEdit, name: string, start: number, end: number, onChoice: (index: string) => void): void {
+  /** @param ofPrompt gets what a completion has in each choice, and a chat once, beside its choices */
+  #choice(
+    edit: JsonEdit,
+    name: string,
+    start: number,
+    end: number,
+    onChoice: (index: string) => void,
+    ofPrompt: Record<string, Buffer>,
+  ): void {
     const { bytes } = edit;
     const requested = this.#requested;
     edit.members(start, end, (is, { from, valueStart, to }) => {
@@ -87,8 +98,13 @@ export class FromCompletion {
       else if (is('token_ids')) {
         this.hasIds ||= bytes[valueStart] === 0x5b;
         if (requested.return_token_ids !== true) edit.replace(valueStart, to, 'null');
-      } else if (is('prompt_logprobs')) return false;
-      else if (is('prompt_token_ids')) return requested.return_token_ids === true;
+      } else if (is('prompt_logprobs') || is('prompt_token_ids')) {
+        const isIds = is('prompt_token_ids');
+        const isWanted = !isIds || requested.return_token_ids === true;
+        const value = bytes.subarray(valueStart, to);
+        if (isWanted && !value.equals(NULL)) ofPrompt[isIds ? 'prompt_token_ids' : 'prompt_logprobs'] ??= value;
+        return false;
+      }
       return true;
     });
   }
