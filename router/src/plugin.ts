@@ -66,6 +66,11 @@ export interface PluginPhases extends Phases {
   readonly pathPrefix?: string;
   /** Its `requestBody` is called without a body too, with an empty buffer. */
   readonly takesEmptyBodies?: true;
+  /**
+   * It asks engines in another form than the client: its `requestBody` is called after those of the other loaded plugins, and it changes
+   * responses before they do, so that these see what a client sends and gets.
+   */
+  readonly isInnermost?: true;
   /** Larger request bodies for its endpoints get 413. Default: 16 MiB. */
   readonly maxBodyBytes?: number;
   /** The timeout of its phases and endpoints, in place of `--plugin-timeout-ms`. */

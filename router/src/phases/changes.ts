@@ -1,5 +1,6 @@
 import type { Exchange } from '../exchange.ts';
 import { copyInTurns } from '../kit/copy-slices.ts';
+import { EventEnds } from '../kit/sse.ts';
 import type { Plugin } from '../plugin.ts';
 import { LARGE_BYTES } from '../threads/sizes.ts';
 import type { PayloadOut } from './payload-out.ts';
@@ -49,28 +50,42 @@ export class Changes {
     return new Promise((resolve) => copyInTurns(pieces, bytes, this.isWanted, resolve));
   }
 
-  #made(phase: Phase, bytes: Buffer, from = 0): Soon<Buffer> {
-    let changed = bytes;
-    for (let i = from; i < this.plugins.length && this.isWanted(); i++) {
-      const plugin = this.plugins[i]!;
-      try {
-        const made = plugin[phase]?.(this.#x, changed) ?? changed;
-        if (made instanceof Promise) return this.#madeLater(phase, made, i);
-        changed = made;
-      } catch (error) {
-        this.#onFailure(plugin, error);
-      }
+  #made(phase: Phase, bytes: Buffer, at = 0): Soon<Buffer> {
+    const plugin = this.plugins[at];
+    if (plugin === undefined || !this.isWanted()) return bytes;
+    try {
+      const made = plugin[phase]?.(this.#x, bytes) ?? bytes;
+      if (made instanceof Promise) return this.#madeLater(phase, made, at);
+      return made === bytes ? this.#made(phase, bytes, at + 1) : this.#next(phase, made, at);
+    } catch (error) {
+      this.#onFailure(plugin, error);
+      return bytes;
     }
-    return changed;
   }
 
   async #madeLater(phase: Phase, made: Promise<Buffer>, by: number): Promise<Buffer> {
     try {
-      return await this.#made(phase, await made, by + 1);
+      return await this.#next(phase, await made, by);
     } catch (error) {
       if (this.isWanted()) this.#onFailure(this.plugins[by]!, error);
       return NOTHING;
     }
+  }
+
+  /** What a plugin made goes to the next one: each event alone, if it made several of one. */
+  #next(phase: Phase, made: Buffer, by: number): Soon<Buffer> {
+    const ends = phase === 'responseEvent' && by + 1 < this.plugins.length ? new EventEnds().in(made) : [];
+    return ends.length > 1 ? this.#each(phase, made, ends, by + 1) : this.#made(phase, made, by + 1);
+  }
+
+  async #each(phase: Phase, events: Buffer, ends: readonly number[], at: number): Promise<Buffer> {
+    const made: Buffer[] = [];
+    let start = 0;
+    for (const end of [...ends, events.length]) {
+      if (end > start) made.push(await this.#made(phase, events.subarray(start, end), at));
+      start = end;
+    }
+    return Buffer.concat(made);
   }
 
   /** Adds it to what is sent next; a large one is sent over several turns. */

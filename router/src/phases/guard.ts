@@ -89,11 +89,12 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
     const call = plugin[phase] as Call | undefined;
     if (call) guarded[phase] = guards[members[phase].timing](phase, call);
   }
-  const { pathPrefix, takesEmptyBodies, timeoutMs, maxBodyBytes } = plugin;
+  const { pathPrefix, takesEmptyBodies, isInnermost, timeoutMs, maxBodyBytes } = plugin;
   const made: { -readonly [Key in keyof Plugin]: Plugin[Key] } = {
     ...(guarded as unknown as Plugin),
     ...(pathPrefix !== undefined && { pathPrefix }),
     ...(takesEmptyBodies && { takesEmptyBodies }),
+    ...(isInnermost && { isInnermost }),
     ...(timeoutMs !== undefined && { timeoutMs }),
     ...(maxBodyBytes !== undefined && { maxBodyBytes }),
   };

@@ -12,7 +12,9 @@ import { ValuesAside } from './values-aside.ts';
 /** @returns the exchange's own sink if no plugin changes the response. `first`: a change before those of the plugins */
 export function responseSink(x: Exchange, all: readonly Plugin[], onFailure: OnFailure, first: Plugin | null): Sink {
   const changing = all.filter((plugin) => plugin.responseHead ?? plugin.responseEvent ?? plugin.responseBody);
-  const plugins = first === null ? changing : [first, ...changing];
+  const innermost = changing.filter(({ isInnermost }) => isInnermost);
+  const others = changing.filter(({ isInnermost }) => !isInnermost);
+  const plugins = [...(first === null ? [] : [first]), ...innermost, ...others];
   return plugins.length === 0 ? x.sink : new ResponseSink(x, plugins, onFailure);
 }
 

@@ -43,7 +43,7 @@ export async function startPlugins(
   };
   const registry = new Registry();
   const metrics = new PluginMetrics(registry);
-  /** Guarded, in the order of `--plugin`. */
+  /** Guarded, in the order of `--plugin`, the innermost last. */
   const plugins: Plugin[] = given.map((plugin) => guardPlugin(plugin.name, plugin, options, onFault));
   const close = async (): Promise<void> => {
     for (const plugin of plugins.toReversed()) await plugin.close?.();
@@ -81,6 +81,7 @@ export async function startPlugins(
       log.info({ plugin: name, from: source }, 'plugin loaded');
     }
     const endpoints = new PluginEndpoints(plugins, options, onFault);
+    plugins.sort((a, b) => Number(a.isInnermost === true) - Number(b.isInnermost === true));
     return { plugins, endpoints, metricsText: () => pluginMetricsText(registry), close };
   } catch (error) {
     await close();

@@ -1,7 +1,8 @@
 import { deepEqual, equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
-import { answer, deadUrl, startEngine } from '../harness/engine.ts';
+import { STREAM_HEAD, answer, deadUrl, startEngine } from '../harness/engine.ts';
+import { chunk } from '../harness/message.ts';
 import { HELLO, startScene, startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import type { ExchangeView } from '../../src/phases/exchange-view.ts';
@@ -302,4 +303,20 @@ test('pathPrefix: the plugin is called for requests whose client asked for a pat
     'appliesTo /mine',
     'finished /mine',
   ]);
+});
+
+test('responseEvent: of an event that one plugin makes several, the next one gets each alone', async (t) => {
+  const seen: string[] = [];
+  const first: Plugin = { name: 'first', responseEvent: (_x, event) => Buffer.concat([Buffer.from('data: 0\n\n'), event]) };
+  const second: Plugin = {
+    name: 'second',
+    responseEvent(_x, event) {
+      seen.push(event.toString());
+      return Buffer.from(event.toString().replace('data', 'data: x'));
+    },
+  };
+  const { exchange } = await startScene(t, {}, { plugins: [first, second] });
+  const got = await exchange(HELLO, `${STREAM_HEAD}${chunk('data: 1\n\ndata: 2\n\n')}0\r\n\r\n`);
+  deepEqual(seen, ['data: 0\n\n', 'data: 1\n\n', 'data: 0\n\n', 'data: 2\n\n']);
+  equal(got.text, 'data: x: 0\n\ndata: x: 1\n\ndata: x: 0\n\ndata: x: 2\n\n');
 });

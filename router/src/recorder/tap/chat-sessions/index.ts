@@ -80,6 +80,7 @@ export const chatSessions = (recorder: Recorder | null): PluginDefinition<ChatSe
       finished: (x: Exchange) => sessions.capture.finished(x),
       routes: ({ forClients }) => addRoutes(forClients, thread),
       timeoutMs: sessions.capture.timeoutMs,
+      isInnermost: true,
       close: () => tokenizerCheck.close(),
     };
   },

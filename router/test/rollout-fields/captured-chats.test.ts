@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { startChatScene } from '../harness/chat-scene.ts';
+import { type Answer, type Choice, KINDS } from './scene.ts';
+
+const FIELDS = 'rollout-fields:{"layers":4,"moeLayers":"1-3","keepAliveSecs":0}';
+const messages = [{ role: 'user', content: 'What is the time?' }];
+
+/** What a client has in the end, without what differs from call to call. */
+function joined(text: string): unknown {
+  const answers = text.startsWith('data: ')
+    ? text.split('\n\n').flatMap((event) => (event.startsWith('data: {') ? [JSON.parse(event.slice(6)) as Answer] : []))
+    : [JSON.parse(text) as Answer];
+  const ofPrompt = answers.flatMap(({ prompt_token_ids: ids }) => ids ?? []);
+  const choices: unknown[] = [];
+  for (const { index } of answers.flatMap(({ choices: all }) => all)) {
+    const parts = answers.flatMap(({ choices: all }) => all.filter((choice) => choice.index === index));
+    const all = <T>(of: (choice: Choice) => readonly T[] | null | undefined): T[] => parts.flatMap((one) => of(one) ?? []);
+    choices[index] = {
+      text: parts.map(({ message, delta }) => message?.content ?? delta?.content ?? '').join(''),
+      content: all(({ logprobs }) => logprobs?.content),
+      ids: all((choice) => choice.token_ids),
+      promptIds: all((choice) => choice.prompt_token_ids),
+      raw: parts.flatMap(({ raw_output: raw }) => raw ?? []),
+      finish: all(({ finish_reason: finish }) => (finish === null ? [] : [finish])),
+    };
+  }
+  return { ofPrompt, choices };
+}
+
+for (const kind of KINDS) {
+  for (const plugin of [
+    [FIELDS, 'chat-sessions'],
+    ['chat-sessions', FIELDS],
+  ]) {
+    test(`${kind}, ${plugin[0]}: a chat in a session has the fields of a chat without one`, async (t) => {
+      const sim = { experts: 64, variedSampling: false };
+      const { post, begin } = await startChatScene(t, { kind, sim, router: { plugin } });
+      for (const stream of [false, true]) {
+        for (const fields of [
+          { logprobs: true, top_logprobs: 1, include_routing_matrix: true },
+          { raw_output: true },
+          { raw_output: true, logprobs: true },
+          { return_token_ids: true, logprobs: true },
+          { echo: true, logprobs: true },
+          { echo_last: 2, raw_output: true, n: 2 },
+        ]) {
+          const body = { model: 'sim', messages, max_tokens: 6, seed: 3, stream, ...fields };
+          const [alone, inSession] = [
+            await post('/v1/chat/completions', body),
+            await post(`/sessions/${await begin()}/v1/chat/completions`, body),
+          ];
+          assert.equal(alone.status, 200, alone.text);
+          assert.equal(inSession.status, 200, `${JSON.stringify(body)}: ${inSession.text}`);
+          assert.deepEqual(joined(inSession.text), joined(alone.text), JSON.stringify(body));
+        }
+      }
+    });
+  }
+}
