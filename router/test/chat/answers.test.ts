@@ -67,6 +67,19 @@ for (const [name, body] of Object.entries({
   });
 }
 
+test('vLLM, a stream with ids of the prompt: the event with the role has them, as in a chat', async (t) => {
+  const scene = await startChatScene(t, { kind: 'vllm', sim: { variedSampling: false } });
+  const texts = await both(scene, { stream: true, return_token_ids: true, n: 2 });
+  const [direct, answer] = texts.map((text) => {
+    const events = text.split('\n\n').filter((event) => event.startsWith('data: {'));
+    return events.map((event) => JSON.parse(event.replace('data: ', '')) as Record<string, unknown>);
+  });
+  const ids = encode(prompt);
+  assert.deepEqual(direct![0]!.prompt_token_ids, ids);
+  assert.deepEqual(answer![0]!.prompt_token_ids, ids);
+  assert.ok(!texts[1]!.slice(texts[1]!.indexOf('"choices"')).split('}]')[0]!.includes('prompt_token_ids'));
+});
+
 for (const more of [{}, { logprobs: true, top_logprobs: 1 }, { n: 2 }, { stream_options: { include_usage: true } }]) {
   test(`vLLM, a stream with ${JSON.stringify(more)}: the client gets the events of a chat`, async (t) => {
     const scene = await startChatScene(t, { kind: 'vllm', sim: { variedSampling: false } });

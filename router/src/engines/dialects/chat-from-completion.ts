@@ -3,7 +3,12 @@ import { scanItems } from '../../kit/json-scan.ts';
 import type { RequestedFields } from './chat.ts';
 
 const OPENING_BRACE = 0x7b;
-const NULL = Buffer.from('null');
+const CLOSING_BRACE = 0x7d;
+const OPENING_BRACKET = 0x5b;
+
+/** Members about the prompt: a completion has them in its choices, a chat beside them. */
+const PROMPT = ['prompt_token_ids', 'prompt_logprobs'] as const;
+type PromptMembers = Partial<Record<(typeof PROMPT)[number], Buffer>>;
 
 /** The members that follow the content in vLLM's chat (0.32). */
 const REST_OF_MESSAGE = ',"refusal":null,"annotations":null,"audio":null,"function_call":null,"reasoning":null';
@@ -34,7 +39,10 @@ export class FromCompletion {
 
   /** A whole answer. */
   body(bytes: Buffer): Buffer {
-    return this.#change(bytes, 'message').result();
+    const prompt: PromptMembers = {};
+    const edit = this.#change(bytes, 'message', prompt);
+    if (Object.keys(prompt).length > 0) edit.append(bytes.lastIndexOf(CLOSING_BRACE), prompt);
+    return edit.result();
   }
 
   /** An event of a stream; the first of a choice gets one before it that says whose the answer is, as a chat's has. */
@@ -42,7 +50,8 @@ export class FromCompletion {
     const start = bytes.indexOf(OPENING_BRACE);
     if (start < 0) return bytes;
     const firsts: string[] = [];
-    const made = this.#change(bytes, 'delta', (index) => {
+    const prompt: PromptMembers = {};
+    const made = this.#change(bytes, 'delta', prompt, (index) => {
       if (this.#begun.has(index)) return;
       this.#begun.add(index);
       firsts.push(index);
@@ -51,37 +60,41 @@ export class FromCompletion {
     const { id, created, model } = JSON.parse(made.toString('utf8', start)) as Record<string, unknown>;
     const head = JSON.stringify({ id, object: 'chat.completion.chunk', created, model }).slice(0, -1);
     const choice = '"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null';
-    const events = firsts.map((index) => `data: ${head},"choices":[{"index":${index},${choice}}]}\n\n`);
+    const ids = Object.entries(prompt).map(([name, value]) => `,"${name}":${value.toString('latin1')}`);
+    const events = firsts.map((index) => `data: ${head},"choices":[{"index":${index},${choice}}]${ids.join('')}}\n\n`);
     return Buffer.concat([Buffer.from(events.join('')), made]);
   }
 
-  #change(bytes: Buffer, name: 'message' | 'delta', onChoice: (index: string) => void = () => {}): JsonEdit {
+  /** @param prompt gets what a choice of a completion says of the prompt, and a chat at its top */
+  #change(
+    bytes: Buffer,
+    name: 'message' | 'delta',
+    prompt: PromptMembers,
+    onChoice: (index: string) => void = () => {},
+  ): JsonEdit {
     const edit = new JsonEdit(bytes);
     const start = bytes.indexOf(OPENING_BRACE);
     if (start < 0) return edit;
-    const ofPrompt: Record<string, Buffer> = {};
-    const after = edit.members(start, bytes.length, (is, { valueStart, to }) => {
+    edit.members(start, bytes.length, (is, { valueStart, to }) => {
       if (is('object'))
         edit.replace(valueStart, to, name === 'delta' ? '"chat.completion.chunk"' : '"chat.completion"');
       else if (is('id') && bytes.toString('latin1', valueStart, valueStart + 6) === '"cmpl-') {
         edit.replace(valueStart, valueStart + 6, '"chatcmpl-');
       } else if (is('choices')) {
-        scanItems(bytes, valueStart, to, (from, end) => this.#choice(edit, name, from, end, onChoice, ofPrompt));
+        scanItems(bytes, valueStart, to, (from, end) => this.#choice(edit, name, prompt, from, end, onChoice));
       }
       return true;
     });
-    if (after > 0) edit.append(after - 1, ofPrompt);
     return edit;
   }
 
-  /** @param ofPrompt gets what a completion has in each choice, and a chat once, beside its choices */
   #choice(
     edit: JsonEdit,
     name: string,
+    prompt: PromptMembers,
     start: number,
     end: number,
     onChoice: (index: string) => void,
-    ofPrompt: Record<string, Buffer>,
   ): void {
     const { bytes } = edit;
     const requested = this.#requested;
@@ -96,13 +109,14 @@ export class FromCompletion {
         edit.replace(from, to, Buffer.concat([Buffer.from(parts[0]!), text, Buffer.from(parts[1]!)]));
       } else if (is('logprobs')) edit.replace(valueStart, to, this.#logprobs(bytes.toString('utf8', valueStart, to)));
       else if (is('token_ids')) {
-        this.hasIds ||= bytes[valueStart] === 0x5b;
+        this.hasIds ||= bytes[valueStart] === OPENING_BRACKET;
         if (requested.return_token_ids !== true) edit.replace(valueStart, to, 'null');
-      } else if (is('prompt_logprobs') || is('prompt_token_ids')) {
-        const isIds = is('prompt_token_ids');
-        const isWanted = !isIds || requested.return_token_ids === true;
-        const value = bytes.subarray(valueStart, to);
-        if (isWanted && !value.equals(NULL)) ofPrompt[isIds ? 'prompt_token_ids' : 'prompt_logprobs'] ??= value;
+      } else {
+        const moved = PROMPT.find(is);
+        if (moved === undefined) return true;
+        const isRequested =
+          moved === 'prompt_token_ids' ? requested.return_token_ids === true : typeof requested[moved] === 'number';
+        if (isRequested && bytes[valueStart] === OPENING_BRACKET) prompt[moved] ??= bytes.subarray(valueStart, to);
         return false;
       }
       return true;

@@ -135,6 +135,7 @@ const REQUESTED = [
   'return_meta_info',
   'return_prompt_token_ids',
   'return_token_ids',
+  'prompt_logprobs',
   'return_output_ids_in_sglext',
   'return_input_ids_in_sglext',
   'stream_options',
