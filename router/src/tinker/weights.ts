@@ -211,7 +211,7 @@ export class Weights {
     // An engine that does not have the adapter refuses, which is as good.
     const over = Promise.allSettled(unloaded);
     // An engine may read from it again.
-    if (archive != null) void over.then(() => this.#used.has(name) || this.#archives.remove(directory));
+    if (archive != null) void over.then(() => (this.#used.has(name) ? undefined : this.#archives.remove(directory)));
   }
 
   close(): Promise<void> {
