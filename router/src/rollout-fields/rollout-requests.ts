@@ -35,6 +35,7 @@ interface Asking {
   layers: LayerFacts | null;
   head: ResponseHead | null;
   keepAlive: KeepAliveSink | null;
+  /** Of all parts of a stream: another engine may continue it (`--resume`). */
   stream: StreamEvents | null;
   /** When the first event with tokens came (monotonic ms). */
   firstTokenMs: number | null;
@@ -106,7 +107,6 @@ export class RolloutRequests implements PluginPhases {
     const engine = this.#kindOf(worker);
     if (fields.matrix !== null) asking.layers = await this.#layersFor(worker, x.model, fields, engine);
     asking.engine = engineRequest(fields, engine, asking.layers);
-    asking.stream = null;
     if (asking.engine.isWhole) asking.keepAlive?.start(this.#options.keepAliveSecs * 1000);
     x.refuseCompression();
     return engineBody(body, fields, asking.engine);
