@@ -107,6 +107,27 @@ test('pairs have the names of vllm-router', async (t) => {
     ok(lines.includes(`vllm_router_${sample}`), lines.filter((line) => line.includes('_pd_')).join('\n'));
 });
 
+test('a truncated response is a failure of its worker, and no success less', async (t) => {
+  let requests = 0;
+  const engine = await startEngine(t, {
+    onRequest: (asked) => {
+      if (++requests < 3) return asked.answer('{}');
+      asked.connection.write('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{');
+      asked.connection.end();
+    },
+  });
+  const router = await startTestRouter(t, { workerUrls: [engine.url], metricsCompat: 'vllm' });
+  for (let i = 0; i < 4; i++)
+    await fetch(`${router.url}/generate`, { method: 'POST', body: '{}' }).then(
+      (response) => response.text().catch(() => ''),
+      () => '',
+    );
+  await untilIdle(router);
+  const page = await (await fetch(`${router.url}/metrics`)).text();
+  match(page, /^vllm_router_cb_outcomes_total\{.*outcome="success"\} 2$/m);
+  match(page, /^vllm_router_cb_outcomes_total\{.*outcome="failure"\} 2$/m);
+});
+
 test('a request whose last attempt an engine failed has exhausted its retries', async (t) => {
   const busy = { onRequest: (asked: EngineRequest) => asked.connection.write(answer(503, 'busy')) };
   const workerUrls = [(await startEngine(t, busy)).url, (await startEngine(t, busy)).url];

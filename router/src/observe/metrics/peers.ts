@@ -16,13 +16,13 @@ const workers =
 const health = workers((_, worker) => Number(worker.isHealthy));
 const breakerState = workers(({ breakers }, worker) => STATES[breakers.stateOf(worker)]);
 
-/** Responses of a worker as its circuit breaker counts them. */
+/** Responses of a worker as its circuit breaker counts them. Truncated ones are in no status class. */
 const outcomes = ({ meters }: MetricSources): Sample[] =>
   [...meters.byWorker].flatMap(([worker, { byStatusClass, failedAttempts, cut }]) => {
     const served = byStatusClass.reduce((sum, count) => sum + count, 0);
     const failures = byStatusClass[5]! + failedAttempts + cut;
     return [
-      { labels: { worker, outcome: 'success' }, value: Math.max(0, served - byStatusClass[5]! - cut) },
+      { labels: { worker, outcome: 'success' }, value: served - byStatusClass[5]! },
       { labels: { worker, outcome: 'failure' }, value: failures },
     ];
   });
