@@ -102,7 +102,7 @@ export class Pipeline implements ResultListener<Exchange> {
     if (x.isAnswerOut && x.firstByteMs !== null) return;
     x.status = head.status;
     x.isStream = head.isEventStream;
-    x.firstByteMs = performance.now();
+    x.firstByteMs = x.lastByteMs = performance.now();
   }
 
   ended(x: Exchange, result: Result): void {

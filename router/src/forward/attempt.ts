@@ -285,9 +285,6 @@ export class Attempt implements UpstreamUser, Source {
   }
 
   #complete(surplus: number): void {
-    // The only read of a response has its first and its last byte.
-    const { x } = this;
-    x.lastByteMs = (x.answerReads === 1 ? x.firstTokenMs : null) ?? performance.now();
     const connection = this.#connection;
     const isReusable = this.#isRequestSent && surplus === 0 && !this.#head!.isLast;
     this.#leave();
@@ -297,6 +294,9 @@ export class Attempt implements UpstreamUser, Source {
   }
 
   #end(): void {
+    const { x } = this;
+    // The only read of a response has its first and its last byte.
+    x.lastByteMs = (x.answerReads === 1 ? x.firstTokenMs : null) ?? performance.now();
     this.sink.makeReady(() => {
       this.sink.end();
       this.#listener.ended(this, COMPLETE);

@@ -327,16 +327,20 @@ export class PickedRequest implements Carrier {
     const x = this.#leading?.x;
     if (x === undefined || x.outcome !== null) return;
     x.answerBytes += body.length;
-    if (body.length > 0 && x.answerReads++ === 0) x.firstTokenMs = performance.now();
+    x.lastByteMs = performance.now();
+    if (body.length > 0 && x.answerReads++ === 0) x.firstTokenMs = x.lastByteMs;
     if (x.isGeneration && body.length > 0)
       x.usage = readUsage(body, 0, body.length, this.#isStream, endOfStream) ?? x.usage;
     if (endOfStream) this.#complete();
   }
 
   #complete(): void {
-    if (!this.#hasResponse || this.#leading!.x.outcome !== null) return;
+    const leading = this.#leading;
+    if (!this.#hasResponse || leading === null || leading.x.outcome !== null) return;
     this.#isOver = true;
-    this.#listener!.ended(this.#leading!, COMPLETE);
+    // Bodies that the gateway does not send end with the stream.
+    leading.x.lastByteMs = performance.now();
+    this.#listener!.ended(leading, COMPLETE);
   }
 }
 

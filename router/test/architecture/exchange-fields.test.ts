@@ -68,7 +68,7 @@ const owners: Readonly<Record<string, string>> = {
   sentMs: 'forward picker',
   firstTokenMs: 'forward picker',
   endMs: 'pipeline',
-  lastByteMs: 'forward',
+  lastByteMs: 'pipeline forward picker',
   answerBytes: 'forward picker',
   answerReads: 'forward picker',
   usage: 'forward resume picker',

@@ -234,3 +234,15 @@ test('decisions of a policy by reason, and the cached tokens that it predicted n
   const without = await ask('round_robin', []);
   equal(without('turnout_policy_prompt_tokens_total{policy="round_robin"}'), 0);
 });
+
+test('a stream that ends with its connection took the time to its end, not to the last tick of the coarse clock', async (t) => {
+  const { router, engine, ask } = await startScene(t);
+  const asked = await ask(post('/v1/completions', { prompt: 'p', stream: true }));
+  const usage = '{"choices":[],"usage":{"prompt_tokens":2,"completion_tokens":5}}';
+  asked.connection.write(`HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: ${usage}\n\n`);
+  asked.connection.end();
+  await untilIdle(router);
+  const value = await metricsOf(t, router.url);
+  ok(value('turnout_inter_token_gap_seconds_sum') >= 0, 'between tokens');
+  ok(value(`turnout_worker_response_seconds_sum{worker="${engine.url}"}`) > 0, 'of the response');
+});

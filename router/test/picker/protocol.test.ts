@@ -303,6 +303,33 @@ test('response bodies are asked for where the usage in them is wanted, and only 
   }
 });
 
+test('the times of a response: in the metrics, in GET /requests, with and without its body', async (t) => {
+  const { ask, router } = await startGateway(t, { workerUrls: [workerUrls[0]], policy: 'round_robin' });
+  const gone = ask({});
+  await gone.next();
+  await gone.respond();
+  await gone.end();
+  const streamed = ask({ responseMode: BODY_MODE.streamed });
+  await streamed.next();
+  await streamed.respond();
+  streamed.stream.write({ responseBody: { body: Buffer.from('data: {}\n\n'), endOfStream: false } });
+  await streamed.next();
+  const { requests } = (await (await fetch(`${router.url}/requests`)).json()) as {
+    requests: { phase: string; last_byte_secs: number }[];
+  };
+  deepEqual(
+    requests.map(({ phase, last_byte_secs }) => [phase, last_byte_secs < 30]),
+    [['streaming', true]],
+  );
+  streamed.stream.write({ responseBody: { body: Buffer.alloc(0), endOfStream: true } });
+  await streamed.next();
+  await streamed.end();
+  const text = await (await fetch(router.metricsUrl)).text();
+  const [, sum] = /^turnout_worker_response_seconds_sum\{.*\} (\S+)$/m.exec(text) ?? [];
+  ok(Number(sum) > 0, sum);
+  match(text, /^turnout_worker_response_seconds_count\{.*\} 2$/m);
+});
+
 test('the usage of a response that was asked for counts; a gateway that ignores it has complete responses too', async (t) => {
   const { ask, router } = await startGateway(t, { workerUrls, policy: 'round_robin', pickerUsage: 'on' });
   const outcomes = { complete: 0, client_left: 0 };
