@@ -150,6 +150,15 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
     if (path !== this.head.target) this.engineTarget = path;
   }
 
+  /** What plugins set of it before it was placed is not used. */
+  forgetFacts(): void {
+    this.key = null;
+    this.group = '';
+    this.model = '';
+    this.isLastTurn = false;
+    this.target = null;
+  }
+
   /** @param isAfresh the next attempt is for a request of its own, with retries of its own */
   attemptFailed(failed: FailedAttempt, isAfresh = false): void {
     this.failures = isAfresh ? [failed] : [...this.failures, failed];

@@ -7,7 +7,7 @@ import { type NoPart, type Plugin, type PluginAnswer, type PluginRefusal, Refuse
 import type { Sink } from '../wire/sink.ts';
 import { listeningSink } from './listening-sink.ts';
 import { responseSink } from './response-sink.ts';
-import type { PhaseName } from './table.ts';
+import { type PhaseName, problemOfFacts } from './table.ts';
 
 /** A body on its way through `requestBody`. */
 export interface BodyPassage {
@@ -64,6 +64,8 @@ export class PluginChain {
           if (said === null || phase === 'classify') continue;
           return phase === 'admit' ? refusalOf(said as PluginRefusal) : (said as PluginAnswer);
         } catch (error) {
+          // What it set may be of a wrong type, and what reads it later is not guarded.
+          if (problemOfFacts(x) !== null) x.forgetFacts();
           return pluginError(plugin, error);
         }
       }
@@ -150,6 +152,7 @@ export class Plugins {
     const { target } = x.head;
     // The path is not known yet.
     const failure = this.#askAll(target, (plugin) => plugin.retarget?.(x));
+    if (failure !== null) x.head.target = target;
     if (x.head.target !== target) x.clientTarget = target;
     return failure;
   }

@@ -1,4 +1,4 @@
-import type { Worker } from '../fleet/worker.ts';
+import { Worker } from '../fleet/worker.ts';
 import type { ResponseObserver } from '../exchange.ts';
 import type {
   AttemptFailure,
@@ -10,6 +10,7 @@ import type {
   ValueTaker,
 } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
+import type { KeyKind } from '../placed-request.ts';
 import type { ExchangeView } from './exchange-view.ts';
 
 /**
@@ -36,6 +37,29 @@ export type ProblemOf = (answer: never, ...args: never[]) => string | null;
 
 /** What is wrong with values that phases returned: null: nothing. */
 const problemOfBytes = (answer: unknown): string | null => (Buffer.isBuffer(answer) ? null : 'has to answer with a Buffer');
+
+const isTarget = (target: unknown): boolean =>
+  typeof target === 'string' && /^(?:\/[\x21-\x7e\x80-\xff]*|\*)$/.test(target);
+
+const problemOfRetarget = (_answer: unknown, { head }: ExchangeView): string | null =>
+  isTarget(head.target) ? null : 'has to set x.head.target to a path with its query, without spaces and line ends';
+
+function problemOfBody(answer: unknown, { engineTarget }: ExchangeView): string | null {
+  if ((engineTarget ?? null) === null || isTarget(engineTarget)) return problemOfBytes(answer);
+  return 'has to set x.engineTarget to null, or to a path with its query, without spaces and line ends';
+}
+
+const kinds: ReadonlySet<unknown> = new Set<KeyKind>(['session', 'tenant', 'request', 'content']);
+
+/** What is wrong with what plugins set of a request before it is placed; null: nothing. */
+export function problemOfFacts({ key, group, model, isLastTurn, target }: ExchangeView): string | null {
+  const isKey = key === null || (kinds.has(key?.kind) && typeof key.value === 'string');
+  if (!isKey)
+    return 'has to set x.key to null, or to { kind, value, source } with a kind of KeyKind and a text as value';
+  if (typeof group !== 'string' || typeof model !== 'string') return 'has to set x.group and x.model to texts';
+  if (typeof isLastTurn !== 'boolean') return 'has to set x.isLastTurn to true or false';
+  return target === null || target instanceof Worker ? null : 'has to set x.target to null, or to a worker of the fleet';
+}
 
 function problemOfRefusal(answer: PluginRefusal | null | undefined): string | null {
   if (answer === null || answer === undefined) return null;
@@ -87,21 +111,27 @@ type Later<Value> = Value | Promise<Value>;
  * table. A new phase is a line here and the call where it runs: `x.plugins.tell('name', …)`, or another method of the chain.
  */
 export const phases = {
-  retarget: atOnce<(x: X) => void>([
-    'x',
-    'first',
-    'replace the target in `x.head.target`, as if the client had sent that; access control and all later stages use the new target',
-  ]),
+  retarget: atOnce<(x: X) => void>(
+    [
+      'x',
+      'first',
+      'replace the target in `x.head.target`, as if the client had sent that; access control and all later stages use the new target',
+    ],
+    problemOfRetarget,
+  ),
   appliesTo: atOnce<(x: X) => boolean>([
     'x',
     'once, when the head is complete',
     'return whether the plugin takes part in this request',
   ]),
-  classify: inTime<(x: X) => Later<void | NoPart>>([
-    'x',
-    'before the queue',
-    'set `x.key`, `x.group`, `x.model`, `x.isLastTurn`, `x.target`; a value that is set here is not read from the request. Return `{ takesPart: false }` if only the body could say that the plugin has no part in the request',
-  ]),
+  classify: inTime<(x: X) => Later<void | NoPart>>(
+    [
+      'x',
+      'before the queue',
+      'set `x.key`, `x.group`, `x.model`, `x.isLastTurn`, `x.target`; a value that is set here is not read from the request. Return `{ takesPart: false }` if only the body could say that the plugin has no part in the request',
+    ],
+    (_answer: unknown, x: ExchangeView) => problemOfFacts(x),
+  ),
   admit: inTime<(x: X) => Later<PluginRefusal | null>>(
     [
       'x',
@@ -132,7 +162,7 @@ export const phases = {
       'for every attempt, with the whole body',
       'return the body for this worker; it may set `x.engineTarget`, the path and query for this attempt',
     ],
-    problemOfBytes,
+    problemOfBody,
   ),
   observeResponse: atOnce<(x: X, head: ResponseHead) => ResponseObserver | null>(
     ['x, head', "when the engine's response begins", 'return `{ observe(bytes, start, end) }` to observe it, or null'],
