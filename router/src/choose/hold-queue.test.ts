@@ -42,6 +42,16 @@ test('retryHeld places all held requests again, in their order, once per tick', 
   assert.equal(asked.length, 3);
 });
 
+test('a maximum that no timer can have is the longest that one can have', async () => {
+  const queue = new HoldQueue();
+  const x = makeExchange();
+  queue.hold(x, 'busy', Number.MAX_SAFE_INTEGER, policy, never, never);
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.equal(queue.size, 1);
+  assert.ok(x.waiting!.limitMs > 86_400_000);
+  queue.leave(x);
+});
+
 test('a request that is held again waits for the next retryHeld', async () => {
   const queue = new HoldQueue();
   const x = makeExchange();

@@ -1,5 +1,6 @@
 import type { PlacedRequest, Placer, StateKey } from '../placed-request.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { MAX_TIMER_MS } from '../kit/clock.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
 import { RankedRequests } from './ranked-requests.ts';
 
@@ -100,7 +101,8 @@ export class HoldQueue {
   hold(x: PlacedRequest, reason: string, maxMs: number, holder: Placer, retry: () => void, expired: () => void): void {
     let holds = x.state(this.#holds);
     if (holds === null) x.setState(this.#holds, (holds = { now: null, beforeMs: new Map() }));
-    const leftMs = Math.max(0, maxMs - (holds.beforeMs.get(wholeOf(holder)) ?? 0));
+    // Policies of users may say any number.
+    const leftMs = Math.min(MAX_TIMER_MS, Math.max(0, maxMs - (holds.beforeMs.get(wholeOf(holder)) ?? 0)));
     const timer = setTimeout(() => {
       this.leave(x);
       x.isOverdue = true;
