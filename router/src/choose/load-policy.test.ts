@@ -116,7 +116,7 @@ test('a wrong result of an optional method is a fault, and a neutral result take
   const { url } = workers[0]!;
   const candidate = (terms: object) => [{ worker: url, terms }];
   const results: [
-    method: 'explain' | 'whyMoved' | 'heldRank' | 'nextHeld' | 'indexSize',
+    method: 'explain' | 'whyMoved' | 'heldRank' | 'nextHeld' | 'indexSize' | 'describe',
     wrong: unknown[],
     neutral: unknown,
     right: unknown[],
@@ -145,11 +145,12 @@ test('a wrong result of an optional method is a fault, and a neutral result take
     ['heldRank', [undefined, '1', Number.NaN], 0, [-1.5]],
     ['nextHeld', [undefined, exchangeOf()], null, [null]],
     ['indexSize', [undefined, { blocks: 1 }], { blocks: 0, bytes: 0 }, [{ blocks: 1, bytes: 2 }]],
+    ['describe', [undefined, Promise.resolve({}), { open: 1n }], {}, [{}, { open: 1 }]],
   ];
   const path = moduleOf(
     t,
     `const result = () => globalThis.resultOfPolicy;
-     export default () => ({ needs: 'nothing', choose: (x, w) => w[0].alone, explain: result, whyMoved: result, heldRank: result, nextHeld: result, indexSize: result });`,
+     export default () => ({ needs: 'nothing', choose: (x, w) => w[0].alone, explain: result, whyMoved: result, heldRank: result, nextHeld: result, indexSize: result, describe: result });`,
   );
   const faults: string[] = [];
   const { policy } = await loadPolicy(path, context, (where) => faults.push(where));

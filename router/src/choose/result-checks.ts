@@ -42,6 +42,12 @@ export const resultChecks: ResultChecks = {
     if (Number.isFinite(blocks) && Number.isFinite(bytes)) return;
     throw new TypeError('indexSize() has to return { blocks, bytes }');
   },
+  describe(state) {
+    const isObject = typeof state === 'object' && state !== null && !(state instanceof Promise);
+    if (!isObject) throw new TypeError('describe() has to return an object');
+    // Throws if it can't be sent: a BigInt, a cycle.
+    JSON.stringify(state);
+  },
 };
 
 function isCandidate(candidate: Candidate | null): boolean {
