@@ -8,6 +8,7 @@ import {
   Registry,
 } from 'prom-client';
 import { metrics } from '../observe/metrics.ts';
+import { type GuardOptions, inTime } from '../phases/guard.ts';
 
 /** Plugins' metrics, with the names of prom-client's options. A metric belongs to one plugin. */
 export class PluginMetrics {
@@ -35,10 +36,12 @@ export class PluginMetrics {
   }
 }
 
-/** A metric whose values can't be read is left out. */
-export async function pluginMetricsText(registry: Registry): Promise<string> {
+/** A metric whose values can't be read, or not within the plugin timeout, is left out. */
+export async function pluginMetricsText(registry: Registry, { timeoutMs }: GuardOptions): Promise<string> {
   const texts = await Promise.all(
-    registry.getMetricsAsArray().map(({ name }) => registry.getSingleMetricAsString(name).catch(() => '')),
+    registry
+      .getMetricsAsArray()
+      .map(({ name }) => inTime(registry.getSingleMetricAsString(name), timeoutMs).catch(() => '')),
   );
   return texts
     .filter((text) => text !== '')

@@ -82,7 +82,7 @@ export async function startPlugins(
     }
     const endpoints = new PluginEndpoints(plugins, options, onFault);
     plugins.sort((a, b) => Number(a.isInnermost === true) - Number(b.isInnermost === true));
-    return { plugins, endpoints, metricsText: () => pluginMetricsText(registry), close };
+    return { plugins, endpoints, metricsText: () => pluginMetricsText(registry, options), close };
   } catch (error) {
     await close();
     throw error;

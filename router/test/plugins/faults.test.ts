@@ -64,6 +64,22 @@ for (const [phase, code] of cases) {
   });
 }
 
+test('a metric that cannot be read, or hangs, is missing on the page; the others are there', async (t) => {
+  const collects = { bad: fails, stuck: hangs, good: `function () { this.set(7); }` };
+  const gauges = Object.entries(collects).map(
+    ([name, code]) => `metrics.gauge({ name: '${name}', help: 'x', collect: ${code} });`,
+  );
+  const path = moduleOf(
+    t,
+    `{ name: 'clumsy', create(_, { metrics }) { ${gauges.join(' ')} return { finished() {} }; } }`,
+  );
+  const { router } = await startScene(t, { plugin: [path], pluginTimeoutMs: 50 });
+  const metrics = await (await fetch(router.metricsUrl, { signal: AbortSignal.timeout(5_000) })).text();
+  match(metrics, /^good 7$/m);
+  match(metrics, /^turnout_workers/m);
+  ok(!/^(bad|stuck)\b/m.test(metrics));
+});
+
 test('faults are logged ever more rarely, and counted each', async (t) => {
   const path = moduleOf(t, `{ name: 'clumsy', create: () => ({ finished: ${fails} }) }`);
   const lines: string[] = [];
