@@ -224,9 +224,11 @@ export class PickedRequest implements Carrier {
     const { worker, changed } = decision;
     this.#isDecided = true;
     const { authorization } = worker.key;
+    const { traceLine } = this.#leading!.x;
     const endpoint = [decision.endpoint, ...this.#fallbacks(worker)].join();
     const headers: [string, string][] = [[DESTINATION, endpoint]];
     if (authorization !== '') headers.push(['authorization', authorization]);
+    if (traceLine !== null) headers.push(['traceparent', traceLine.slice(traceLine.indexOf(' ') + 1, -'\r\n'.length)]);
     const isWhole = changed !== null && this.#pending === 'requestBody';
     // Envoy refuses a body of another length than the header says.
     if (isWhole) headers.push(['content-length', String(changed.length)]);

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { BODY_MODE } from '../../src/picker/messages.ts';
 import { metric } from '../admission/metric.ts';
 import { SNAPSHOTS, sceneOf, startSims } from '../harness/swap-scene.ts';
+import { startTraceCollector } from '../harness/trace-collector.ts';
 import { until } from '../harness/within.ts';
 import { type Asked, destinationOf, startGateway } from './gateway.ts';
 
@@ -301,6 +302,26 @@ test('response bodies are asked for where the usage in them is wanted, and only 
     await processed.respond();
     await processed.end();
   }
+});
+
+test('the engine gets the attempt as the parent of its spans, as from the router itself', async (t) => {
+  const collector = await startTraceCollector(t);
+  const tracing = { otlpTracesEndpoint: collector.url, traceSampleRatio: 0 };
+  const { ask, router } = await startGateway(t, { workerUrls, ...tracing });
+  const parentOf = async (headers: Record<string, string>): Promise<string | undefined> => {
+    const processed = ask({ headers });
+    const set = (await processed.next()).requestHeaders!.response.headerMutation!.setHeaders;
+    await processed.respond();
+    await processed.end();
+    const header = set.find((each) => each.header.key === 'traceparent')?.header;
+    return header && Buffer.from(header.rawValue!).toString();
+  };
+  const trace = 'a'.repeat(32);
+  const sampled = await parentOf({ traceparent: `00-${trace}-${'b'.repeat(16)}-01` });
+  match((await parentOf({}))!, /^00-[\da-f]{32}-[\da-f]{16}-00$/);
+  equal(await parentOf({ traceparent: `00-${trace}-${'b'.repeat(16)}-00` }), undefined, 'passes as it is');
+  await router.close();
+  equal(sampled, `00-${trace}-${collector.named('attempt')[0]!.id}-01`);
 });
 
 test('the times of a response: in the metrics, in GET /requests, with and without its body', async (t) => {
