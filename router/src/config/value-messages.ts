@@ -3,8 +3,8 @@ import { suggestion } from './nearest.ts';
 
 type Issue = z.core.$ZodRawIssue;
 
-/** Options whose values must not be logged or shown: keys, and the address of a store, which may have a password. */
-export const isSecret = (option: string): boolean => /apiKey$|^store$/i.test(option);
+/** Options whose values must not be logged or shown: keys, and the addresses of a store and a collector, which may have a password. */
+export const isSecret = (option: string): boolean => /apiKey$|^store$|^otlpTracesEndpoint$/i.test(option);
 const SECRET = Symbol('secret');
 
 /** What a value must be: "a number", "0 to 65535". Replaces zod's messages, which name JavaScript types. */

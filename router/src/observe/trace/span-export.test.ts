@@ -27,3 +27,16 @@ test('spans beyond the limit are dropped and counted while the collector does no
   const { exported, dropped, failed } = spans.counters;
   ok(exported === 2_048 && dropped === 952 && failed === 0, JSON.stringify(spans.counters));
 });
+
+test('the log names a collector that fails without its password or token', async (t) => {
+  const collector = await startTraceCollector(t);
+  collector.instead = (response) => void response.writeHead(401).end();
+  const { log, of } = recordedLog();
+  const address = collector.url.replace('//', '//me:hidden@');
+  const spans = new SpanExport({ endpoint: `${address}/v1/traces?token=hidden`, log });
+  spans.start('s', SpanKind.INTERNAL, Date.now(), null).end();
+  await spans.close();
+  const [line] = of('the trace collector does not accept spans: they are dropped (turnout_trace_spans_total)');
+  equal(line!['endpoint'], `${collector.url}/v1/traces`);
+  ok(!JSON.stringify(line).includes('hidden'));
+});

@@ -103,7 +103,9 @@ export class SpanExport {
   #note(error: Error | undefined): void {
     if (this.#isFailing === (error !== undefined)) return;
     this.#isFailing = error !== undefined;
-    const about = { endpoint: this.#url };
+    // Without a password or a token.
+    const { origin, pathname } = new URL(this.#url);
+    const about = { endpoint: origin + pathname };
     if (error === undefined) this.#log.info(about, 'the trace collector accepts spans again');
     else {
       const line = 'the trace collector does not accept spans: they are dropped (turnout_trace_spans_total)';
