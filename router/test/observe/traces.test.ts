@@ -10,6 +10,7 @@ import { PairWorld } from '../harness/pairs.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
 import { startTraceCollector } from '../harness/trace-collector.ts';
 import { until } from '../harness/within.ts';
+import { generate, startResumeScene } from '../resume/generations.ts';
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
 const PARENT = 'b7ad6b7169203331';
@@ -171,4 +172,29 @@ test('without tracing traceparent passes as it is, and there is no metric of spa
   equal(engine.requests[0]!.head.get('traceparent'), `00-${TRACE}-${PARENT}-01`);
   const { text } = await send(t, router.url, request('GET', '/metrics'));
   equal(text.includes('turnout_trace_spans_total{'), false);
+});
+
+test('a generation that two engines left is three attempts, the first two with the reason of their end', async (t) => {
+  const collector = await startTraceCollector(t);
+  const scene = await startResumeScene(t, 'vllm', 2, { otlpTracesEndpoint: collector.url });
+  const body = { prompt: [300, 301, 302], stream: true, seed: 3, max_tokens: 200, ignore_eos: true, logprobs: 1 };
+  const asked = generate(scene.router.url, '/v1/completions', body);
+  const running = (): number =>
+    scene.engines.findIndex(({ core }) => core.scheduler.running.some(({ output }) => output.length > 4));
+  for (let i = 0; i < 2; i++) {
+    await until('an engine has tokens', () => running() >= 0);
+    await scene.killed(running());
+  }
+  equal((await asked).finish, 'length');
+  await untilIdle(scene.router);
+  await scene.router.close();
+  const attempts = collector.named('attempt').toSorted((a, b) => a.startMs - b.startMs);
+  deepEqual(
+    attempts.map(({ isError, attributes }) => [isError, attributes['error.type']]),
+    [
+      [true, 'cut'],
+      [true, 'cut'],
+      [false, undefined],
+    ],
+  );
 });

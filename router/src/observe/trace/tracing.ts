@@ -22,9 +22,9 @@ interface Traced {
   attempt: Span | null;
   /** Added to monotonic times to get those of the wall clock; one value for all spans of the request. */
   readonly originMs: number;
-  /** The part of `heldMs`, and the number of failures, that spans report already. */
+  /** The part of `heldMs` that spans report already, and the failures. */
   heldMs: number;
-  failures: number;
+  failures: Exchange['failures'];
 }
 
 /**
@@ -66,8 +66,9 @@ export class Tracing implements Observer {
   attemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string): void {
     const traced = x.state(this.#traced);
     if (traced === null || traced.attempt === null) return;
-    const isAside = x.failures.length === traced.failures;
-    traced.failures = x.failures.length;
+    // Not their number: that of a continued generation begins anew.
+    const isAside = x.failures === traced.failures;
+    traced.failures = x.failures;
     const { attempt, originMs } = traced;
     const about = { 'error.type': failure, 'turnout.worker': worker.url, 'turnout.detail': detail };
     // A stale connection is replaced within the attempt; a prefill engine may fail after its part is done.
@@ -117,7 +118,7 @@ export class Tracing implements Observer {
     const name = x.isGeneration ? `${x.head.method} ${x.path}` : x.head.method;
     const originMs = Date.now() - performance.now();
     const request = this.export.start(name, SpanKind.SERVER, originMs + x.startMs, parent);
-    const traced: Traced = { request, attempt: null, originMs, heldMs: 0, failures: 0 };
+    const traced: Traced = { request, attempt: null, originMs, heldMs: 0, failures: x.failures };
     if (x.outcome === null) x.setState(this.#traced, traced);
     if (x.queuedMs > 0) this.#stage(traced, 'queue', x.startMs, x.startMs + x.queuedMs);
     return traced;
