@@ -1,4 +1,4 @@
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Failure } from '../exchange.ts';
 import type { Breakers } from '../fleet/breakers.ts';
 import type { Health } from '../fleet/health.ts';
 import type { Worker } from '../fleet/worker.ts';
@@ -16,7 +16,7 @@ export function healthFeedback(breakers: Breakers, health: Pick<Health, 'suspect
     for (const leg of x.placement?.legs ?? []) if (leg.worker !== worker) health.suspect(leg.worker);
   };
   const answered = (x: Exchange, worker: Worker, status: number): void => {
-    if (x.isGeneration && status >= 500 && status !== 501) breakers.failed(worker, 'generation');
+    if (isFault(x, status)) breakers.failed(worker, 'generation');
     else breakers.succeeded(worker, x.isGeneration);
     if (status >= 500 && x.freed === null) suspectTwin(x, worker);
   };
@@ -32,8 +32,7 @@ export function healthFeedback(breakers: Breakers, health: Pick<Health, 'suspect
       // A closed idle connection is no fault, and its request stays with the worker.
       if (failure === 'stale') return;
       if (failure === 'status') answered(x, worker, Number(detail));
-      // A requested abort is no fault. The health checks have detected that an engine hangs, and will detect its end.
-      else if (failure !== 'aborted' && failure !== 'hung' && failure !== 'cut_hung') {
+      else if (faultOfAttempt(x, failure, detail) === true) {
         breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
         health.suspect(worker);
       }
@@ -53,6 +52,24 @@ export function healthFeedback(breakers: Breakers, health: Pick<Health, 'suspect
       endTrials(x);
     },
   };
+}
+
+const isFault = ({ isGeneration }: Exchange, status: number): boolean =>
+  isGeneration && status >= 500 && status !== 501;
+
+/**
+ * Whether a failed attempt counts as a failure of its worker for the breaker; null: it does not count. A requested abort is no fault. The health
+ * checks have detected that an engine hangs, and will detect its end.
+ */
+export function faultOfAttempt(x: Exchange, failure: Failure, detail: string): boolean | null {
+  if (failure === 'status') return isFault(x, Number(detail));
+  return ['stale', 'aborted', 'hung', 'cut_hung'].includes(failure) ? null : true;
+}
+
+/** The same for the end of a request that has a worker. */
+export function faultOfEnd(x: Exchange): boolean | null {
+  if (x.outcome === 'complete') return isFault(x, x.status!);
+  return brokeOff(x) ? true : null;
 }
 
 /** The engine began its response and did not complete it. */

@@ -1,6 +1,7 @@
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Failure } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { Histogram } from './durations.ts';
+import { faultOfAttempt, faultOfEnd } from './health-feedback.ts';
 import { add, dropOldest } from './meters.ts';
 import type { Observer } from './observer.ts';
 
@@ -41,6 +42,8 @@ export class PeerMeters implements Observer {
   readonly failedHalves = new Map<string, number>();
   /** Waits before retries, by the number of the retry. */
   readonly waits = new Map<string, { count: number; sumSecs: number }>();
+  /** By worker and outcome, as the circuit breaker counts them. */
+  readonly outcomes = new Map<string, number>();
   /** Consecutive successes (above 0) or failures (below 0) of each worker. */
   readonly inRow = new Map<string, number>();
   readonly #policyFor: (x: Exchange) => string;
@@ -52,10 +55,10 @@ export class PeerMeters implements Observer {
     this.#modelOf = modelOf;
   }
 
-  attemptFailed(x: Exchange, worker: Worker, failure: string, detail: string, waitMs: number | null): void {
+  attemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string, waitMs: number | null): void {
     add(this.upstream, failure === 'status' ? `${detail} ` : '500 call_upstream_request_error');
     this.#decided(x, worker);
-    this.#ran(worker, failure !== 'status' || Number(detail) >= 500);
+    this.#ran(worker, faultOfAttempt(x, failure, detail));
     if (waitMs !== null) {
       this.#routeOf(x).retries++;
       this.#willWait(x.failures.length, waitMs / 1000);
@@ -79,7 +82,7 @@ export class PeerMeters implements Observer {
     }
     add(this.upstream, `${status} `);
     this.#decided(x, worker);
-    this.#ran(worker, status >= 500 || x.outcome === 'cut');
+    this.#ran(worker, faultOfEnd(x));
     if (x.isGeneration) addBounded(route.answered, `${this.#modelOf(x)} ${x.isStream}`);
   }
 
@@ -95,7 +98,9 @@ export class PeerMeters implements Observer {
     addBounded(this.selections, `${policy} ${this.#modelOf(x)}`);
   }
 
-  #ran({ url }: Worker, hasFailed: boolean): void {
+  #ran({ url }: Worker, hasFailed: boolean | null): void {
+    if (hasFailed === null) return;
+    addBounded(this.outcomes, `${url} ${hasFailed ? 'failure' : 'success'}`);
     const before = this.inRow.get(url) ?? 0;
     this.inRow.set(url, hasFailed ? Math.min(before, 0) - 1 : Math.max(before, 0) + 1);
     dropOldest(this.inRow);

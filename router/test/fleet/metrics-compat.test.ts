@@ -128,6 +128,27 @@ test('a truncated response is a failure of its worker, and no success less', asy
   match(page, /^vllm_router_cb_outcomes_total\{.*outcome="failure"\} 2$/m);
 });
 
+test('what the circuit breaker does not count is no outcome: a closed idle connection, a 500 to another path', async (t) => {
+  let requests = 0;
+  const engine = await startEngine(t, {
+    onRequest: (asked) => {
+      if (asked.target === '/other') asked.connection.write(answer(500, '{}'));
+      else if (++requests === 2) asked.connection.reset();
+      else asked.answer('{}');
+    },
+  });
+  const router = await startTestRouter(t, { workerUrls: [engine.url], metricsCompat: 'sglang' });
+  for (const path of ['/generate', '/generate', '/other']) {
+    await (await fetch(router.url + path, { method: 'POST', body: '{}' })).text();
+    await untilIdle(router);
+  }
+  const page = await (await fetch(`${router.url}/metrics`)).text();
+  match(page, /^turnout_retries_total\{failure="stale"\} 1$/m);
+  match(page, /^smg_worker_cb_outcomes_total\{.*outcome="success"\} 3$/m);
+  equal(/^smg_worker_cb_outcomes_total\{.*outcome="failure"\}/m.test(page), false);
+  match(page, /^smg_worker_cb_consecutive_successes\{.*\} 3$/m);
+});
+
 test('a request whose last attempt an engine failed has exhausted its retries', async (t) => {
   const busy = { onRequest: (asked: EngineRequest) => asked.connection.write(answer(503, 'busy')) };
   const workerUrls = [(await startEngine(t, busy)).url, (await startEngine(t, busy)).url];

@@ -16,17 +16,6 @@ const workers =
 const health = workers((_, worker) => Number(worker.isHealthy));
 const breakerState = workers(({ breakers }, worker) => STATES[breakers.stateOf(worker)]);
 
-/** Responses of a worker as its circuit breaker counts them. Truncated ones are in no status class. */
-const outcomes = ({ meters }: MetricSources): Sample[] =>
-  [...meters.byWorker].flatMap(([worker, { byStatusClass, failedAttempts, cut }]) => {
-    const served = byStatusClass.reduce((sum, count) => sum + count, 0);
-    const failures = byStatusClass[5]! + failedAttempts + cut;
-    return [
-      { labels: { worker, outcome: 'success' }, value: served - byStatusClass[5]! },
-      { labels: { worker, outcome: 'failure' }, value: failures },
-    ];
-  });
-
 type PerRoute = (route: string, of: RouteMeters) => readonly Sample[];
 const routes =
   (read: PerRoute) =>
@@ -43,6 +32,8 @@ const pairs = (
     const blank = words.indexOf(' ');
     return { labels: { ...more, [names[0]]: words.slice(0, blank), [names[1]]: words.slice(blank + 1) }, value };
   });
+
+const outcomes = ({ peers }: MetricSources): Sample[] => pairs(peers?.outcomes, ['worker', 'outcome']);
 
 const halves = (counts: ReadonlyMap<string, number> | undefined, role: Role): Sample[] =>
   pairs(counts, ['role', 'worker'])
