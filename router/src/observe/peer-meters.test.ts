@@ -18,7 +18,7 @@ test('the counters of workers and models that come and go have a limit', () => {
     const leg = { worker, role: 'decode' as const };
     const x = exchangeOf();
     Object.assign(x, { isGeneration: true, placement: { legs: [leg, leg] }, status: 200, outcome: 'complete' });
-    Object.assign(x, { endMs: x.startMs });
+    Object.assign(x, { endMs: x.startMs, answeredBy: worker });
     peers.attemptFailed(x, worker, 'reset', '', null);
     peers.finished(x);
     fleet.remove(worker);

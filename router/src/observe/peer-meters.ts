@@ -56,8 +56,11 @@ export class PeerMeters implements Observer {
   }
 
   attemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string, waitMs: number | null): void {
-    add(this.upstream, failure === 'status' ? `${detail} ` : '500 call_upstream_request_error');
-    this.#decided(x, worker);
+    // After a closed idle connection the request is sent again without another choice.
+    if (failure !== 'stale') {
+      add(this.upstream, failure === 'status' ? `${detail} ` : '500 call_upstream_request_error');
+      this.#decided(x, worker);
+    }
     this.#ran(worker, faultOfAttempt(x, failure, detail));
     if (waitMs !== null) {
       this.#routeOf(x).retries++;
@@ -67,7 +70,7 @@ export class PeerMeters implements Observer {
   }
 
   finished(x: Exchange): void {
-    const { worker, error } = x;
+    const { answeredBy: worker, error } = x;
     const status = x.status ?? 0;
     const route = this.#routeOf(x);
     route.duration.observe(x.durationMs / 1000);
@@ -75,7 +78,8 @@ export class PeerMeters implements Observer {
     if (shown > 0) add(this.responses, `${shown} ${error?.code ?? ''}`);
     if (error !== null || status >= 400) add(route.errors, error?.code ?? `http_${status}`);
     if (x.failures.length > 0 && (error !== null || isRetried(status))) route.exhausted++;
-    if (worker === null || status === 0) return;
+    // The status is the router's own; the attempts are counted.
+    if (worker === null) return;
     if (x.placement !== null && x.placement.legs.length > 1) {
       route.pairDuration.observe(x.durationMs / 1000);
       for (const leg of x.placement.legs) addBounded(this.halves, `${leg.role} ${leg.worker.url}`);

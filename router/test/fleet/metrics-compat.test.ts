@@ -107,6 +107,22 @@ test('pairs have the names of vllm-router', async (t) => {
     ok(lines.includes(`vllm_router_${sample}`), lines.filter((line) => line.includes('_pd_')).join('\n'));
 });
 
+test('a request that no engine answered is one choice for each attempt, and no response of an engine', async (t) => {
+  const router = await startTestRouter(t, {
+    workerUrls: [await deadUrl()],
+    metricsCompat: 'sglang',
+    retryMaxRetries: 1,
+  });
+  equal((await send(t, router.url, request('POST', '/generate', '{"text":"a"}'))).status, 503);
+  await untilIdle(router);
+  const lines = (await (await fetch(`${router.url}/metrics`)).text()).split('\n');
+  const of = (name: string): string[] =>
+    lines.filter((line) => line.startsWith(`smg_${name}{`)).map((line) => line.split(' ').at(-1)!);
+  deepEqual(of('worker_selection_total'), of('router_upstream_responses_total'));
+  deepEqual(of('router_requests_total'), []);
+  ok(!lines.some((line) => line.startsWith('smg_router_upstream_responses_total') && line.includes('"503"')));
+});
+
 test('a truncated response is a failure of its worker, and no success less', async (t) => {
   let requests = 0;
   const engine = await startEngine(t, {
