@@ -12,7 +12,7 @@ import { start } from './programs.ts';
 const SCRAPES = 60_000;
 
 /** Panels of what does not happen in the scene. */
-const silent = new Set(['turnout_held_requests', 'turnout_plugin_failures_total']);
+const silent = new Set(['turnout_plugin_failures_total']);
 
 type Series = readonly { readonly metric: Record<string, string>; readonly value: readonly [number, string] }[];
 

@@ -11,7 +11,6 @@ const silent = new Set([
   'turnout_discovered_workers',
   'turnout_discovery_connected',
   'turnout_held_oldest_seconds',
-  'turnout_held_requests',
   'turnout_plugin_failures_total',
   'turnout_resumes_total',
   'turnout_unresumed_total',

@@ -72,7 +72,8 @@ export const requestMetrics: readonly MetricSpec[] = [
   gauge(
     'turnout_held_requests',
     'Admitted requests that wait for a worker, by reason: workers_full, or the reason of the policy.',
-    ({ holdQueue }) => each('reason', holdQueue.counts()),
+    // A sample always: an autoscaler takes a metric without one for a failure, and does not scale down (kubernetes/kubernetes#99514).
+    ({ holdQueue }) => each('reason', new Map([['workers_full', 0], ...holdQueue.counts()])),
     ['reason'],
   ),
   gauge(
