@@ -77,6 +77,10 @@ test('endpoints of the router and control paths of engines are not served throug
 
 test('what a picker cannot do is refused: at the start, or where the gateway makes it so', async (t) => {
   await rejects(startGateway(t, { resume: 'on', tinker: true }), /--resume, --tinker needs the bytes/);
+  await rejects(
+    startGateway(t, { workerUrls: ['http://127.0.0.1:7001@0-1'] }),
+    /a data-parallel rank .* needs the bytes/,
+  );
   const { ask } = await startGateway(t, { workerUrls, swapSnapshots: '/snapshots/{identity}' });
   const { immediateResponse } = await ask({ headers: json, body: ['{}'] }).next();
   equal(immediateResponse?.status.code, 500);
