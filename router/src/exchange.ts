@@ -95,6 +95,8 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
   /** The engine gets the request without a data-parallel rank, although the worker is a rank. */
   isForEngine = false;
   failures: readonly FailedAttempt[] = NO_FAILURES;
+  /** Those of the parts of its generation that other workers continued, without the last one. */
+  pastFailures: readonly FailedAttempt[] = NO_FAILURES;
   /** The positions where other workers continued its generation. */
   seams: readonly Seam[] = NO_SEAMS;
   /** The engine's response is an event stream. */
@@ -161,8 +163,15 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
 
   /** @param isAfresh the next attempt is for a request of its own, with retries of its own */
   attemptFailed(failed: FailedAttempt, isAfresh = false): void {
+    if (isAfresh && this.failures.length > 0) this.pastFailures = this.allFailures;
     this.failures = isAfresh ? [failed] : [...this.failures, failed];
     this.answeredBy = null;
+  }
+
+  /** In their order; the retries of a request go by `failures`. */
+  get allFailures(): readonly FailedAttempt[] {
+    const { failures, pastFailures } = this;
+    return pastFailures.length === 0 ? failures : [...pastFailures, ...failures];
   }
 
   /** The head of a response goes to this sink. If the sink is the client's, no retry and no other response is possible. */

@@ -135,7 +135,7 @@ function storyInFlight(x: Exchange, row: ReturnType<typeof requestInFlight>): st
     streaming: `It receives the response of ${at}; the last byte came ${silent} s ago.`,
   };
   return [
-    ...failuresOf(x.failures.map((failed) => ({ worker: failed.worker.url, failure: failed.failure }))),
+    ...failuresOf(x.allFailures.map((failed) => ({ worker: failed.worker.url, failure: failed.failure }))),
     ...(worker === null || x.waiting !== null ? [] : [choiceOf(worker, reasonText(x), x.move?.from ?? null, null)]),
     now[row.phase],
   ];

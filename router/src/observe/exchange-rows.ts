@@ -114,7 +114,7 @@ export function exchangeRow(x: Exchange, sessionHeaders: readonly string[], poli
     failures:
       x.failures.length === 0
         ? NO_FAILURES
-        : x.failures.map(({ worker, failure }) => ({ worker: worker.url, failure })),
+        : x.allFailures.map(({ worker, failure }) => ({ worker: worker.url, failure })),
     ms: tenths(x.durationMs),
     first_byte_ms: x.firstByteMs === null ? null : tenths(x.firstByteMs - x.startMs),
     first_token_ms: x.isStream && x.firstTokenMs !== null ? tenths(x.firstTokenMs - x.startMs) : null,

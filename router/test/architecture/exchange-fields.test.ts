@@ -56,6 +56,7 @@ const owners: Readonly<Record<string, string>> = {
   answeredBy: 'forward',
   tried: 'choose',
   failures: '',
+  pastFailures: '',
   seams: 'resume',
   trials: 'choose observe',
   attempts: 'pipeline control',

@@ -6,6 +6,7 @@ import { type Engine, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
+import { generate, startResumeScene } from '../resume/generations.ts';
 
 interface Explanation {
   readonly home: { readonly worker: string; readonly turns: number; readonly moves: number } | null;
@@ -157,4 +158,26 @@ test('what is not known, and a router that keeps no requests', async (t) => {
   match(await response.text(), /--explain-buffer-bytes is 0/);
   const told = await off.explain('s1');
   ok(told.home !== null && told.exchanges.length === 0);
+});
+
+test('a generation that two engines left: each of its attempts is told', async (t) => {
+  const scene = await startResumeScene(t, 'vllm', 2);
+  const body = { prompt: [300, 301, 302], stream: true, seed: 3, max_tokens: 200, ignore_eos: true, logprobs: 1 };
+  const asked = generate(scene.router.url, '/v1/completions', body, { 'x-session-id': 's' });
+  const running = (): number =>
+    scene.engines.findIndex(({ core }) => core.scheduler.running.some(({ output }) => output.length > 4));
+  const left: string[] = [];
+  for (let i = 0; i < 2; i++) {
+    await until('an engine has tokens', () => running() >= 0);
+    left.push(scene.engines[running()]!.url);
+    await scene.killed(running());
+  }
+  equal((await asked).finish, 'length');
+  await untilIdle(scene.router);
+  const { exchanges } = (await (await fetch(`${scene.router.url}/explain/s`)).json()) as Explanation;
+  const told = exchanges[0]!.story.filter((line) => line.startsWith('Attempt'));
+  deepEqual(
+    told.map((line) => line.slice(0, line.lastIndexOf(':'))),
+    left.map((url, i) => `Attempt ${i + 1} failed at ${url}`),
+  );
 });
