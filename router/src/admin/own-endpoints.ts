@@ -102,8 +102,9 @@ export function modelList(models: FleetModels): (x: Exchange) => boolean {
   };
 }
 
-/** The length of the response is not known in advance. */
-const isStreamed = (response: Response): boolean => response.headers.has('transfer-encoding');
+/** The length of the response is not known in advance. Event streams of plugins may not say so. */
+const isStreamed = ({ headers }: Response): boolean =>
+  headers.has('transfer-encoding') || /^text\/event-stream/i.test(headers.get('content-type') ?? '');
 
 /** Sends the response as it is produced, at the pace of the client. A disconnect cancels it. */
 async function streamResponse(response: Response, x: Exchange): Promise<void> {

@@ -190,3 +190,34 @@ test('a plugin is closed when the router has stopped, also where another one han
   await router.close();
   equal(existsSync(closed), true);
 });
+
+test('an endpoint of a plugin that sends events sends them as they come, and stops when its client leaves', async (t) => {
+  const ticks = Promise.withResolvers<void>();
+  const router = await startTestRouter(
+    t,
+    {},
+    {
+      plugins: [
+        {
+          name: 'ticker',
+          routes: ({ forClients }) =>
+            void forClients.get('/ticks', () => {
+              const body = new ReadableStream({
+                start: (stream) => stream.enqueue(Buffer.from('data: 1\n\n')),
+                cancel: () => ticks.resolve(),
+              });
+              return new Response(body, { headers: { 'content-type': 'text/event-stream' } });
+            }),
+        },
+      ],
+    },
+  );
+  const leaving = new AbortController();
+  const response = await fetch(`${router.url}/ticks`, {
+    signal: AbortSignal.any([leaving.signal, AbortSignal.timeout(5_000)]),
+  });
+  const { value } = await response.body!.getReader().read();
+  equal(Buffer.from(value!).toString(), 'data: 1\n\n');
+  leaving.abort();
+  await ticks.promise;
+});
