@@ -76,23 +76,22 @@ export const givenLog = (logger: Logger): Log => ({
   close: () => Promise.resolve(),
 });
 
-interface Line {
-  readonly time: string;
-  readonly level: string;
-  readonly msg?: string;
-  readonly [field: string]: unknown;
-}
-
 /** A log line as text: `2026-11-22T07:05:11.123Z WARNING request refused code=… worker=…`. @param json from pino */
 export function textLine(json: string): string {
-  const { time, level, msg = '', ...fields } = JSON.parse(json) as Line;
-  let text = `${time} ${level.toUpperCase().padEnd(7)} ${msg}`;
+  // The fields of a plugin's line may have the same names.
+  const { time, level, msg = '', ...fields } = JSON.parse(json) as Record<string, unknown>;
+  const hasControls = typeof msg !== 'string' || CONTROL.test(msg);
+  let text = `${String(time)} ${String(level).toUpperCase().padEnd(7)} ${hasControls ? quoted(msg) : msg}`;
   for (const [name, value] of Object.entries(fields)) text += ` ${name}=${shown(value)}`;
   return `${text}\n`;
 }
 
+/** Those of ASCII and of Latin-1, which terminals obey too. */
+const CONTROL = /\p{Cc}/u;
+
 /** Quoted if its end would be ambiguous; control characters are always escaped. */
-function shown(value: unknown): string {
-  if (typeof value === 'string' && /^[\w.:/@%~+-]+$/.test(value)) return value;
-  return JSON.stringify(value) ?? 'null';
-}
+const shown = (value: unknown): string =>
+  typeof value === 'string' && /^[\w.:/@%~+-]+$/.test(value) ? value : quoted(value);
+
+const quoted = (value: unknown): string =>
+  (JSON.stringify(value) ?? 'null').replace(/[\x7f-\x9f]/g, (char) => `\\u00${char.charCodeAt(0).toString(16)}`);
