@@ -1,9 +1,8 @@
 import { deepEqual } from 'node:assert/strict';
 import { test } from 'node:test';
-import type { StateMap } from '../choose/state.ts';
 import { Ledger } from './ledger.ts';
 
-const empty = (): Ledger => new Ledger(new Map<string, string>() as unknown as StateMap, 'all');
+const empty = (): Ledger => new Ledger(new Map<string, string>(), 'all');
 
 function load(ledger: Ledger, ...identities: string[]): void {
   for (const identity of identities) {

@@ -39,7 +39,7 @@ export function rankProblem(call: HttpCall): Problem | null {
     return Number(header) === 0 ? null : new Problem(`routed_dp_rank=${Number(header)} out of range [0, 1)`);
   }
   const rank = body.routed_dp_rank ?? body.data_parallel_rank ?? 0;
-  return rank === 0 ? null : new Problem(`routed_dp_rank=${String(rank)} out of range [0, 1)`);
+  return rank === 0 ? null : new Problem(`routed_dp_rank=${JSON.stringify(rank)} out of range [0, 1)`);
 }
 
 const isOwnPath = ({ request }: HttpCall): boolean => request.url?.startsWith('/generate') === true;

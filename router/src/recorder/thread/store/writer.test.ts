@@ -89,12 +89,12 @@ test('a flush waits for the turns and amendments of its time, however many come 
   const put = store.put.bind(store);
   let isBusy = true;
   let puts = 0;
-  store.put = (async (turns: readonly Turn[]) => {
+  store.put = async (turns: readonly Turn[]) => {
     for (let i = 0; isBusy && i < 3; i++) writer.put(turnOf());
     await delay(1);
     put(turns);
     puts++;
-  }) as typeof store.put;
+  };
   const turn = turnOf();
   writer.put(turn);
   const stored = writer.stored();
