@@ -217,7 +217,7 @@ test('an endpoint of a plugin that sends events sends them as they come, and sto
     signal: AbortSignal.any([leaving.signal, AbortSignal.timeout(5_000)]),
   });
   const { value } = await response.body!.getReader().read();
-  equal(Buffer.from(value!).toString(), 'data: 1\n\n');
+  equal(Buffer.from(value).toString(), 'data: 1\n\n');
   leaving.abort();
   await ticks.promise;
 });
