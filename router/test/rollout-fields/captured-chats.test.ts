@@ -15,7 +15,8 @@ function joined(text: string): unknown {
   const choices: unknown[] = [];
   for (const { index } of answers.flatMap(({ choices: all }) => all)) {
     const parts = answers.flatMap(({ choices: all }) => all.filter((choice) => choice.index === index));
-    const all = <T>(of: (choice: Choice) => readonly T[] | null | undefined): T[] => parts.flatMap((one) => of(one) ?? []);
+    const all = <T>(of: (choice: Choice) => readonly T[] | null | undefined): T[] =>
+      parts.flatMap((one) => of(one) ?? []);
     choices[index] = {
       text: parts.map(({ message, delta }) => message?.content ?? delta?.content ?? '').join(''),
       content: all(({ logprobs }) => logprobs?.content),
@@ -27,6 +28,19 @@ function joined(text: string): unknown {
   }
   return { ofPrompt, choices };
 }
+
+test('a call that is repeated with its id has the fields again', async (t) => {
+  const { post, begin } = await startChatScene(t, { kind: 'vllm', router: { plugin: [FIELDS, 'chat-sessions'] } });
+  for (const stream of [false, true]) {
+    const path = `/sessions/${await begin()}/v1/chat/completions`;
+    const body = { model: 'sim', messages, max_tokens: 6, stream, raw_output: true };
+    for (const time of ['first', 'second']) {
+      const { status, text } = await post(path, body, { 'idempotency-key': 'k' });
+      assert.equal(status, 200, text);
+      assert.match(text, /"raw_output":/, `${time} time, ${stream ? 'a stream' : 'whole'}`);
+    }
+  }
+});
 
 for (const kind of KINDS) {
   for (const plugin of [
