@@ -76,7 +76,8 @@ export class ChatCaptures extends Captures<OpenChat> {
     const claim = this.#claims.take(id);
     const inFlight = await waitForAnswers(this.open.values(), request, { session, tenant });
     return chats.with(session, tenant, async (chat) => {
-      const call = Object.assign(claim?.call ?? newCall(request.body), { isStream: request.isStream });
+      const own = newCall(request.body);
+      const call = Object.assign(claim?.call ?? own, { isStream: request.isStream });
       try {
         const turn = await chat.ask(request, inFlight);
         chat.repeats.begin(key, call);
@@ -84,7 +85,7 @@ export class ChatCaptures extends Captures<OpenChat> {
         const rest = { choices: choicesOf(request), ...answer };
         // Turns of the response are added to this object, so it stays in memory until they are made: another one would not have them.
         chat.open++;
-        return { chat, turn, isExact: false, hidesExperts, key, call, ...rest };
+        return { chat, turn, isExact: false, hidesExperts, key, call, isAsAsked: call.digest === own.digest, ...rest };
       } catch (error) {
         chat.repeats.drop(key, call);
         if (error instanceof EncodingRefused) return { problem: error.message, code: error.code };

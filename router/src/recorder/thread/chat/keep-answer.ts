@@ -47,8 +47,9 @@ export async function keepAnswer(
   // All of its text has come, though perhaps not all ids.
   const isWhole =
     (isLast || known.turns.size + samples.length >= known.choices) && samples.every((sample) => !isCut(sample));
-  // Values that were cut out are not in the copy, and a truncated response is not kept: a repeated call is sent to an engine again.
-  const callKey = expertsKey === null && isWhole ? key : '';
+  // Values that were cut out are not in the copy, nor is what other plugins make of a response that they asked for, and a truncated response
+  // is not kept: a repeated call is sent to an engine again.
+  const callKey = expertsKey === null && isWhole && known.isAsAsked ? key : '';
   const kept = { answer, callKey };
   const made = await chat.answered(turn, isExact, fresh, facts, kept, tensorsOf);
   // In the meantime.

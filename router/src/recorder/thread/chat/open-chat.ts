@@ -10,6 +10,8 @@ export interface OpenChat extends Claim, OpenCapture {
   readonly turn: OpenTurn;
   isExact: boolean;
   readonly hidesExperts: boolean;
+  /** No other plugin has changed the client's request. */
+  readonly isAsAsked: boolean;
   readonly choices: number;
   /** Of the response so far. */
   readonly events: ChoiceEvents;
