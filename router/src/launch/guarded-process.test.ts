@@ -30,7 +30,11 @@ test('a line without an end is dropped at a limit', () => {
 });
 
 test('a line of one output is not broken by a line of the other', async () => {
-  const { lines } = await run('sh', '-c', "printf 'loading'; sleep 0.1; echo 'a warning' >&2; sleep 0.1; echo ' is done'");
+  const { lines } = await run(
+    'sh',
+    '-c',
+    "printf 'loading'; sleep 0.1; echo 'a warning' >&2; sleep 0.1; echo ' is done'",
+  );
   assert.deepEqual(lines, ['a warning', 'loading is done']);
 });
 

@@ -36,7 +36,8 @@ export interface PhaseSpec<Call = unknown> {
 export type ProblemOf = (answer: never, ...args: never[]) => string | null;
 
 /** What is wrong with values that phases returned: null: nothing. */
-const problemOfBytes = (answer: unknown): string | null => (Buffer.isBuffer(answer) ? null : 'has to answer with a Buffer');
+const problemOfBytes = (answer: unknown): string | null =>
+  Buffer.isBuffer(answer) ? null : 'has to answer with a Buffer';
 
 const isTarget = (target: unknown): boolean =>
   typeof target === 'string' && /^(?:\/[\x21-\x7e\x80-\xff]*|\*)$/.test(target);
@@ -58,7 +59,9 @@ export function problemOfFacts({ key, group, model, isLastTurn, target }: Exchan
     return 'has to set x.key to null, or to { kind, value, source } with a kind of KeyKind and a text as value';
   if (typeof group !== 'string' || typeof model !== 'string') return 'has to set x.group and x.model to texts';
   if (typeof isLastTurn !== 'boolean') return 'has to set x.isLastTurn to true or false';
-  return target === null || target instanceof Worker ? null : 'has to set x.target to null, or to a worker of the fleet';
+  return target === null || target instanceof Worker
+    ? null
+    : 'has to set x.target to null, or to a worker of the fleet';
 }
 
 function problemOfRefusal(answer: PluginRefusal | null | undefined): string | null {

@@ -234,7 +234,8 @@ export class Generation {
     const form = this.asked.dialect.name;
     const hasNew = this.#kept.length > 0 || part.count !== this.#count;
     // Other than for the routed experts of this part it is not needed, and SGLang's abort of a queued request has few of the ids.
-    if (form === 'generate' && !hasNew && part.experts() !== null) this.#newest = this.#join(event, start, { finish: NO_FINISH });
+    if (form === 'generate' && !hasNew && part.experts() !== null)
+      this.#newest = this.#join(event, start, { finish: NO_FINISH });
     this.isAborted = true;
     return [];
   }

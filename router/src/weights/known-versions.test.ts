@@ -172,7 +172,15 @@ test('where another engine continues, each names its own weights', () => {
   const seam = { at: 3, worker: 'a', version: 'base', cause: 'cut' as const };
   const changes = [{ at: 0, until: 0, version: 'v1', name: 'v1' }];
   const earlier = [[{ at: 0, until: 0, version: 'base', name: 'default' }]];
-  const asked: AskedVersion = { before: null, isProof: false, stale: null, ticket: null, changes, seams: [seam], earlier };
+  const asked: AskedVersion = {
+    before: null,
+    isProof: false,
+    stale: null,
+    ticket: null,
+    changes,
+    seams: [seam],
+    earlier,
+  };
   const spans = (...names: string[]): (string | null)[] => {
     const named = names.map((version, i) => ({ version, from: 3 * i, to: 3 * i + 3 }));
     return coveringSpans({ spans: named, endVersion: null, ids: new Int32Array(6) }, 0, asked).map(

@@ -307,7 +307,10 @@ test('pathPrefix: the plugin is called for requests whose client asked for a pat
 
 test('responseEvent: of an event that one plugin makes several, the next one gets each alone', async (t) => {
   const seen: string[] = [];
-  const first: Plugin = { name: 'first', responseEvent: (_x, event) => Buffer.concat([Buffer.from('data: 0\n\n'), event]) };
+  const first: Plugin = {
+    name: 'first',
+    responseEvent: (_x, event) => Buffer.concat([Buffer.from('data: 0\n\n'), event]),
+  };
   const second: Plugin = {
     name: 'second',
     responseEvent(_x, event) {

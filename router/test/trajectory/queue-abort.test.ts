@@ -23,7 +23,11 @@ async function recorded({ router }: ChatScene): Promise<Line[]> {
 for (const stream of [false, true]) {
   for (const incrementalStreamingOutput of stream ? [false, true] : [false]) {
     for (const withLogprobs of [false, true]) {
-      const form = stream ? (incrementalStreamingOutput ? 'an incremental stream' : 'a cumulative stream') : 'an answer';
+      const form = stream
+        ? incrementalStreamingOutput
+          ? 'an incremental stream'
+          : 'a cumulative stream'
+        : 'an answer';
       const what = `${form} ${withLogprobs ? 'with' : 'without'} logprobs`;
       test(`${what}: an abort in the queue is on record with the tokens before it`, async (t) => {
         const sim = { timeScale: 0.3, meanOutputTokens: 0, incrementalStreamingOutput };

@@ -49,7 +49,9 @@ export function readAnswer(dialect: Dialect, isStream: boolean, bytes: Buffer): 
     return readGenerate(deltas, isStream);
   }
   const events = answers.filter((answer) => answer !== null && answer.error === null) as ChoicesAnswer[];
-  return events.every(({ deltas }) => deltas.length === 0) ? [] : readChat(events).map((one) => sampledOf(one, dialect));
+  return events.every(({ deltas }) => deltas.length === 0)
+    ? []
+    : readChat(events).map((one) => sampledOf(one, dialect));
 }
 
 /** The samples of a stream that have ended, while more of it is awaited; not of `/generate`. Throws `Unreadable`. */
