@@ -51,3 +51,46 @@ for (const [stream, expected] of streams) {
     });
   }
 }
+
+/** An event of SGLang's `/generate`, with all tokens so far. */
+const soFar = (index: number, tokens: number, version: string, reason: string | null = null): string => {
+  const ids = Array.from({ length: tokens }, () => 7);
+  const finish = reason === null ? null : { type: reason };
+  return event({
+    index,
+    output_ids: ids,
+    meta_info: { weight_version: version, completion_tokens: tokens, finish_reason: finish },
+  });
+};
+
+test('of a cumulative stream that goes on, only the events of ended samples are taken', () => {
+  const tap = new AnswerTap(true, false, true);
+  const observe = (text: string): void => tap.observe(Buffer.from(text), 0, Buffer.byteLength(text));
+  const take = (isLast: boolean): string => Buffer.concat(tap.take(isLast)).toString();
+  observe(soFar(0, 1, 'a') + soFar(1, 1, 'a') + soFar(0, 2, 'a') + soFar(1, 2, 'a'));
+  const end = soFar(0, 3, 'a', 'stop');
+  observe(end);
+  assert.equal(take(false), end);
+  // Its version changes after the other sample was taken.
+  const [before, after, last] = [soFar(1, 2, 'a'), soFar(1, 4, 'b'), soFar(1, 9, 'b')];
+  observe(after + last);
+  assert.equal(take(false), '', 'it goes on');
+  assert.equal(take(true), before + after + last);
+  assert.equal(take(true), '');
+});
+
+test('each of many samples is taken once, however often it came again', () => {
+  const tap = new AnswerTap(true, false, true);
+  const samples = 16;
+  let ends = 0;
+  let taken = 0;
+  for (let ended = -2; ended < samples; ended++) {
+    for (let i = Math.max(0, ended); i < samples; i++) {
+      const text = Buffer.from(soFar(i, ended + 3, 'a', i === ended ? 'length' : null));
+      tap.observe(text, 0, text.length);
+      if (i === ended) ends += text.length;
+    }
+    if (ended >= 0) taken += tap.take(false).reduce((sum, { length }) => sum + length, 0);
+  }
+  assert.equal(taken, ends);
+});

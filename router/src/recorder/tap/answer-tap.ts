@@ -27,7 +27,9 @@ interface KeptEvent {
   readonly sample: string | null;
   /** The version of the weights that it names. */
   readonly version: string;
-  /** It ends a choice by an abort: the event before it may have ids that it lacks. */
+  /** It ends its sample. */
+  readonly isFinish: boolean;
+  /** It ends it by an abort: the event before it may have ids that it lacks. */
   readonly isAbort: boolean;
 }
 
@@ -102,7 +104,7 @@ export class AnswerTap implements ResponseObserver, MemberTaker {
     this.isTooLarge = true;
     this.#kept = new Gathered();
     this.#takeHeld();
-    this.#takeEvents();
+    this.#takeEvents(true);
   }
 
   value(key: number, byte: number): OpenValue | null {
@@ -122,11 +124,12 @@ export class AnswerTap implements ResponseObserver, MemberTaker {
   }
 
   /**
-   * What came since the last time: of a stream, the events that have its sampled tokens. Each piece has its memory to itself.
+   * What came since the last time: of a stream, the events that have its sampled tokens. Each piece has its memory to itself. Of a
+   * cumulative stream that goes on, these are the events of ended samples: those of the others have all tokens again.
    * @param isLast nothing comes any more: an event that is not complete is taken too
    */
   take(isLast = true): Buffer[] {
-    const taken = this.#isCumulative === false || !this.isStream ? this.#kept : this.#takeEvents();
+    const taken = this.#isCumulative === false || !this.isStream ? this.#kept : this.#takeEvents(isLast);
     if (this.isStream) {
       this.#kept = new Gathered();
       if (isLast) for (const piece of this.#takeHeld()) taken.add(piece, 0, piece.length);
@@ -135,13 +138,20 @@ export class AnswerTap implements ResponseObserver, MemberTaker {
     return taken.blocks();
   }
 
-  #takeEvents(): Gathered {
+  #takeEvents(isLast: boolean): Gathered {
     const taken = new Gathered();
-    for (const event of [...this.#changes, ...this.#newest.values(), ...this.#undecided]) addTo(taken, event);
-    this.#newest.clear();
-    this.#changes = [];
+    const left: KeptEvent[] = [];
+    const take = (event: KeptEvent): boolean => {
+      const isTaken = isLast || this.#newest.get(event.sample!)!.isFinish;
+      if (isTaken) addTo(taken, event);
+      else left.push(event);
+      return isTaken;
+    };
+    this.#changes = this.#changes.filter((event) => !take(event));
+    for (const [sample, event] of this.#newest) if (take(event)) this.#newest.delete(sample);
+    for (const event of this.#undecided) addTo(taken, event);
     this.#undecided = [];
-    this.#eventBytes = 0;
+    this.#eventBytes = left.reduce((sum, { bytes }) => sum + bytes, 0);
     return taken;
   }
 
@@ -190,7 +200,7 @@ export class AnswerTap implements ResponseObserver, MemberTaker {
     const hasTokens = hasIndex || (this.#isAlone && hasInfo);
     const sample = hasTokens ? (this.#isAlone ? '' : index) : null;
     const isAbort = isFinish && pieces.some((piece) => piece.includes('"abort"'));
-    const event = { pieces, bytes, sample, version, isAbort };
+    const event = { pieces, bytes, sample, version, isFinish, isAbort };
     if (this.#isCumulative === false) addTo(this.#kept, event);
     else if (this.#isCumulative) this.#setNewest(event);
     else {
