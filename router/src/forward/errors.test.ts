@@ -19,6 +19,14 @@ test('an error is worded as the API that was called words its own', () => {
   assert.deepEqual(said('plain'), { error: message, code: 'model_not_found' });
 });
 
+test('an error with a time for the next try is retryable, also if its code mostly is not', () => {
+  const retryable = (options: object): boolean => {
+    const error = new RouterError('plugin_failed', 'x', options);
+    return (said('sglang', error) as { error: { retryable: boolean } }).error.retryable;
+  };
+  assert.deepEqual([retryable({ status: 503, retryAfterSecs: 1 }), retryable({})], [true, false]);
+});
+
 test('the Messages API has a word for every status', () => {
   const typeOf = (status: number): string => {
     const error = new RouterError('bad_request', 'x', { status });

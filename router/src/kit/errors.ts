@@ -270,7 +270,8 @@ export class RouterError {
     this.code = code;
     this.message = message;
     this.status = options.status ?? spec.status;
-    this.isRetryable = isRetryable(code);
+    // A time for the next try says that one makes sense, whatever holds for the code.
+    this.isRetryable = isRetryable(code) || (options.retryAfterSecs ?? 0) > 0;
     this.retryAfterSecs = options.retryAfterSecs ?? spec.retryAfterSecs ?? 0;
   }
 }
