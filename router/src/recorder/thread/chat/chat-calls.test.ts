@@ -6,6 +6,7 @@ import { turnsIn } from '../../../../test/harness/turns.ts';
 import { until } from '../../../../test/harness/within.ts';
 import { writeTokenizer } from '../../../../../simulator/src/tokens/tokenizer-files.ts';
 import { encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
+import { ChoiceDelta } from '../../../engines/dialects/choices.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { MemoryStore } from '../store/memory.ts';
 import { TurnWriter } from '../store/writer.ts';
@@ -242,4 +243,31 @@ test('there are no samples of a session while the store lacks turns of it', asyn
   isFull = false;
   assert.ok(typeof (await samples('other')) !== 'string');
   await until('the store has them', async () => typeof (await samples('s').catch(() => '')) !== 'string');
+});
+
+test('the choices of a response are loaded with one look at it', async (t) => {
+  const choices = 8;
+  const { call, chatOpen, captures, letGo, writer } = await callsOf(t);
+  const name = { session: 's', tenant: '' };
+  const ask = async (id: number, messages: readonly object[], n: number): Promise<void> => {
+    const body = Buffer.from(JSON.stringify({ messages, stream: true, max_tokens: 8, n }));
+    const opened = await chatOpen({ ...call, ...name, engine: 'vllm', body, id, isInPath: false });
+    assert.equal(opened.problem, null);
+  };
+  const question = { role: 'user', content: 'Go.' };
+  const each = Array.from({ length: choices }, (_, index) => index);
+  const events = each.map((index) => {
+    const [text, ids] = [` of${' ten'.repeat(index)}`, encode(` of${' ten'.repeat(index)}`)];
+    return `data: ${JSON.stringify({ choices: [{ index, text, token_ids: ids, finish_reason: 'length' }] })}\n\n`;
+  });
+  await ask(1, [question], choices);
+  const answer = [Buffer.from(`${events.join('')}data: [DONE]\n\n`)];
+  const part = { request: null, isStream: true, isLast: true, isAwaited: false, expertsKey: null };
+  assert.equal(await captures.end({ ...part, id: 1, answer, facts }), '');
+  await writer.flush();
+  assert.equal(letGo('s', ''), true);
+  const read = t.mock.method(ChoiceDelta.prototype, 'delta').mock;
+  await ask(2, [question, { role: 'assistant', content: ' of ten ten' }, question], 1);
+  assert.equal(read.callCount(), choices);
+  captures.drop(2);
 });

@@ -1,8 +1,11 @@
+import { setImmediate } from 'node:timers/promises';
 import { Unreadable } from '../../../generation/delta.ts';
+import { bufferOf } from '../../../kit/bytes.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
+import type { TokenPieces } from '../tokens/pieces.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { CHAT_PATH } from '../../../engines/dialects/calls.ts';
 import { readChatRequest } from '../../shared/chat-request.ts';
@@ -153,8 +156,12 @@ export class Chats {
 
   async #load(chat: ChatSession): Promise<void> {
     chat.isLost = this.#lost.has(tenantKey(chat.tenant, chat.session));
-    for await (const turn of this.stored(chat.session, chat.tenant))
-      if (!(await this.#restore(chat, turn))) chat.isLost = true;
+    const answers = new StoredAnswers(this.rules.tokenizer.pieces);
+    for await (const turn of this.stored(chat.session, chat.tenant)) {
+      if (!(await this.#restore(chat, turn, answers))) chat.isLost = true;
+      // Long answers take time to read, in which other calls of the thread would wait.
+      await setImmediate();
+    }
   }
 
   /** If the store fails, a session continues without its earlier turns; the store is read again at the next request. */
@@ -165,12 +172,12 @@ export class Chats {
   }
 
   /** @returns false: this turn can't be continued */
-  async #restore(chat: ChatSession, turn: Turn): Promise<boolean> {
+  async #restore(chat: ChatSession, turn: Turn, answers: StoredAnswers): Promise<boolean> {
     const { request: asked, answer } = turn;
     if (asked === null || answer === null) return false;
     const request = readChatRequest(Buffer.from(asked));
     if (typeof request === 'string') return false;
-    const own = this.#sampleOf(turn, request.isStream, Buffer.from(answer));
+    const own = answers.sampleOf(turn, request.isStream, bufferOf(answer));
     if (own === null || !(await chat.restore(turn, request, own))) return false;
     if (turn.callKey !== undefined) {
       const [first] = answerValues(request.isStream, Buffer.from(answer));
@@ -179,27 +186,49 @@ export class Chats {
     return true;
   }
 
-  /** The choice of a response that has the turn's tokens. */
-  #sampleOf({ ids, outputTokens }: Turn, isStream: boolean, answer: Buffer): ChatSample | null {
-    const sampled = ids.subarray(ids.length - outputTokens);
-    const isOwn = (sample: ChatSample): boolean =>
-      sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i]);
-    try {
-      const { pieces } = this.rules.tokenizer;
-      const samples = [true, false].flatMap((isLast) => readChatAnswer(isStream, answer, pieces, isLast));
-      return samples.find(isOwn) ?? null;
-    } catch (error) {
-      if (error instanceof Unreadable) return null;
-      throw error;
-    }
-  }
-
   #trim(): void {
     for (const [name, chat] of this.#sessions) {
       if (this.#bytes <= this.#memoryBytes) return;
       if (chat.open > 0) continue;
       this.#bytes -= chat.bytes;
       this.#sessions.delete(name);
+    }
+  }
+}
+
+/** Reads responses of turns that are loaded. The turns of several choices have the same response: it is read once. */
+class StoredAnswers {
+  readonly #pieces: TokenPieces;
+  #last: { readonly isStream: boolean; readonly answer: Buffer } | null = null;
+  /** Of the last one: as a whole response, and as one that goes on. */
+  #read: (readonly ChatSample[])[] = [];
+
+  constructor(pieces: TokenPieces) {
+    this.#pieces = pieces;
+  }
+
+  /** The choice of a response that has the turn's tokens. */
+  sampleOf({ ids, outputTokens }: Turn, isStream: boolean, answer: Buffer): ChatSample | null {
+    const sampled = ids.subarray(ids.length - outputTokens);
+    const isOwn = (sample: ChatSample): boolean =>
+      sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i]);
+    if (this.#last?.isStream !== isStream || !this.#last.answer.equals(answer)) {
+      this.#last = { isStream, answer };
+      this.#read = [];
+    }
+    for (const [i, isLast] of [true, false].entries()) {
+      const own = (this.#read[i] ??= this.#samples(isStream, answer, isLast)).find(isOwn);
+      if (own !== undefined) return own;
+    }
+    return null;
+  }
+
+  #samples(isStream: boolean, answer: Buffer, isLast: boolean): readonly ChatSample[] {
+    try {
+      return readChatAnswer(isStream, answer, this.#pieces, isLast);
+    } catch (error) {
+      if (error instanceof Unreadable) return [];
+      throw error;
     }
   }
 }
