@@ -4,6 +4,7 @@ import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../../shared/outcome.ts';
 import type { SessionName, Turn, TurnAmendment, TurnTexts } from '../../shared/turn.ts';
 import { MemoryRecords } from './records.ts';
+import { SharedBytes } from './shared-bytes.ts';
 import {
   type NewestQuery,
   type SessionHead,
@@ -25,7 +26,6 @@ interface KeptTurn extends Turn {
 interface Session extends SessionHead {
   readonly turns: KeptTurn[];
   outcome: SessionOutcome | null;
-  bytes: number;
   /** When its last turn was put, in ms of the store's clock. */
   putMs: number;
   /** Its place in the order of last write. */
@@ -53,7 +53,7 @@ export class MemoryStore implements TrajectoryStore {
   readonly #turns = new Map<string, KeptTurn>();
   /** All turns sorted by id; null: to be sorted at the next read. */
   #sorted: readonly KeptTurn[] | null = null;
-  #bytes = 0;
+  readonly #held = new SharedBytes(bytesOf);
   #evicted = 0;
   #evictedLive = 0;
 
@@ -65,7 +65,7 @@ export class MemoryStore implements TrajectoryStore {
   put(turns: readonly Turn[]): void {
     for (const turn of turns) this.#put(turn);
     this.#sorted = null;
-    while (this.#sessions.first !== null && this.#bytes > this.#limitBytes) {
+    while (this.#sessions.first !== null && this.#held.bytes > this.#limitBytes) {
       const first = this.#firstToGo(this.#sessions.first.value);
       const { session, tenant, turns } = first;
       this.#evicted += turns.length;
@@ -129,7 +129,7 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   counts(): StoreCounts {
-    return { turns: this.#turns.size, bytes: this.#bytes, evicted: this.#evicted, evictedLive: this.#evictedLive };
+    return { turns: this.#turns.size, bytes: this.#held.bytes, evicted: this.#evicted, evictedLive: this.#evictedLive };
   }
 
   close(): void {}
@@ -140,9 +140,8 @@ export class MemoryStore implements TrajectoryStore {
     const before = this.#turns.get(id);
     const session = this.#sessionOf(kept, before);
     if (before !== undefined) session.turns[session.turns.indexOf(before)] = kept;
-    const bytes = bytesOf(kept) - (before === undefined ? 0 : bytesOf(before));
-    session.bytes += bytes;
-    this.#bytes += bytes;
+    if (before !== undefined) this.#held.release(before);
+    this.#held.hold(kept);
     this.#turns.set(id, kept);
     session.putMs = this.#nowMs();
     // A session that continues has not ended.
@@ -157,7 +156,7 @@ export class MemoryStore implements TrajectoryStore {
     let session = this.#byName.get(tenantKey(tenant, name));
     if (session === undefined) {
       // A list of one: `push` reserves space for 17.
-      const empty = { turns: [kept], outcome: null, bytes: 0, putMs: 0, link: null };
+      const empty = { turns: [kept], outcome: null, putMs: 0, link: null };
       session = { session: name, tenant, firstTurn: id, ...empty };
       this.#byName.set(tenantKey(tenant, name), session);
       session.link = this.#sessions.push(session);
@@ -166,12 +165,14 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   #drop(session: Session): void {
-    const { tenant, turns, bytes } = session;
-    for (const { id } of turns) this.#turns.delete(id);
+    const { tenant, turns } = session;
+    for (const turn of turns) {
+      this.#turns.delete(turn.id);
+      this.#held.release(turn);
+    }
     this.#byName.delete(tenantKey(tenant, session.session));
     this.#sessions.remove(session.link!);
     this.#ended.delete(session);
-    this.#bytes -= bytes;
     this.#sorted = null;
   }
 

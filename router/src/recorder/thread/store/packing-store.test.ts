@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
 import { turnOf, turnsIn } from '../../../../test/harness/turns.ts';
 import type { Turn } from '../../shared/turn.ts';
@@ -124,4 +125,22 @@ test('a turn is read without its bodies where they are not needed, but not one w
   const [bare, whole] = [await store.get(exact.id, false), await store.get(text.id, false)];
   assert.deepEqual([bare!.request, bare!.answer, bare!.ids], [null, null, exact.ids]);
   assert.deepEqual([whole!.request, whole!.answer], [bodies.request, bodies.answer]);
+});
+
+test('a response that choices share takes the memory of one', async () => {
+  const inner = new MemoryStore(4_000_000);
+  const store = new PackingStore(inner);
+  const answer = randomBytes(1_000_000);
+  const request = Buffer.from('{"n":16}');
+  const turns = Array.from({ length: 16 }, () => turnOf({ session: 's', request, answer }));
+  await store.put(turns);
+  const { turns: count, bytes } = inner.counts();
+  assert.deepEqual([count, bytes > 1_000_000, bytes < 1_200_000], [16, true, true], `${bytes} bytes`);
+  // Each choice is put again with more of the response, one after the other.
+  const more = randomBytes(1_000_000);
+  for (const turn of turns) await store.put([{ ...turn, answer: more }]);
+  assert.ok(Math.abs(inner.counts().bytes - bytes) < 20_000, `${inner.counts().bytes} bytes`);
+  assert.deepEqual((await store.get(turns[3]!.id))!.answer, more);
+  await store.removeSession('s');
+  assert.equal(inner.counts().bytes, 0);
 });
