@@ -76,6 +76,10 @@ export class Generation {
   #spansOfPart: readonly WrittenSpan[] = [];
   #isForgotten = false;
   #hasUsage = false;
+  /** An event without tokens, kept while the generation may be continued. */
+  #usage: Buffer | null = null;
+  /** The engine reported an error, and the client got it. */
+  #hasFailed = false;
   #isDone = false;
 
   constructor(parts: GenerationParts) {
@@ -128,17 +132,20 @@ export class Generation {
     const [start, end] = dataOf(event);
     const brace = start < 0 ? -1 : event.indexOf(OPENING_BRACE, start);
     if (brace < 0 || brace >= end) {
-      this.#isDone ||= start >= 0;
+      const isEnd = start >= 0;
+      if (isEnd && this.#isSilentAbort()) return [];
+      this.#isDone ||= isEnd;
       return [...this.release(), event];
     }
     const answer = this.asked.dialect.read(event, brace);
     if (answer !== null && answer.error !== null) return this.#failed(answer.error, event);
     const part = answer?.deltas[0];
     if (part === undefined) {
-      this.#hasUsage ||= event.includes('"usage"');
-      return [...this.release(), this.#joined(event, brace)];
+      const earlier = this.#usage === null ? [] : this.release();
+      this.#usage = event;
+      return this.#parts.isVllm && !this.isFinished ? earlier : [...earlier, ...this.release()];
     }
-    const isAborted = part.finish === 'abort' && this.#parts.isContinued(this.sampled.length > this.offset);
+    const isAborted = part.finish === 'abort' && this.#isContinued();
     if (isAborted) return this.#aborted(part, event, brace);
     this.#kept.push({ event, start: brace, part });
     if (this.#isDelta === null && part.count !== null && part.count > part.idCount()) this.#setDelta();
@@ -149,12 +156,29 @@ export class Generation {
     return this.#take(this.#kept.shift()!);
   }
 
+  readonly #isContinued = (): boolean => this.#parts.isContinued(this.sampled.length > this.offset);
+
+  /**
+   * The stream ends, and no event said why. vLLM (0.22 to 0.33) sends none of an abort that brings no tokens: in `/inference/v1/generate` that
+   * is each abort, elsewhere one before the first token.
+   */
+  #isSilentAbort(): boolean {
+    if (!this.#parts.isVllm || this.isFinished || this.#hasFailed || !this.#isContinued()) return false;
+    this.isAborted = true;
+    return true;
+  }
+
   /** What is kept of the stream. */
   release(isSettled = false): Buffer[] {
     const kept = this.#kept;
     this.isWithinText = !isSettled && (this.isWithinText || kept.length > 0);
     this.#kept = [];
-    return kept.flatMap((each) => this.#take(each));
+    const usage = this.#usage;
+    this.#usage = null;
+    const events = kept.flatMap((each) => this.#take(each));
+    if (usage === null) return events;
+    this.#hasUsage ||= usage.includes('"usage"');
+    return [...events, this.#joined(usage, usage.indexOf(OPENING_BRACE))];
   }
 
   /** What a stream ends with whose engine can't say it any more: all of its tokens are out. */
@@ -198,6 +222,7 @@ export class Generation {
    */
   seam(version: string | null): { readonly hasProgress: boolean; readonly name: string | null } {
     this.#kept = [];
+    this.#usage = null;
     const newest = this.#newest;
     this.ids = this.sampled;
     const count = this.ids.length - this.offset;
@@ -223,7 +248,10 @@ export class Generation {
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */
   #failed(code: number, event: Buffer): Buffer[] {
-    if (code < 500 || this.#newest === null || this.whyNot !== null) return [...this.release(), event];
+    if (code < 500 || this.#newest === null || this.whyNot !== null) {
+      this.#hasFailed = true;
+      return [...this.release(), event];
+    }
     this.isAborted = true;
     this.isBroken = true;
     return [];

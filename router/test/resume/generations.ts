@@ -177,7 +177,12 @@ function askedBy(kind: Kind, i: number, random: () => number): Asked {
     if (kind === 'vllm')
       return {
         path: '/inference/v1/generate',
-        body: { token_ids: ids, stream, sampling_params: { seed, max_tokens: limit } },
+        body: {
+          token_ids: ids,
+          stream,
+          stream_options: i % 4 === 0 ? { include_usage: true } : null,
+          sampling_params: { seed, max_tokens: limit },
+        },
       };
     return {
       path: '/generate',

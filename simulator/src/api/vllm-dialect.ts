@@ -43,7 +43,10 @@ export const vllmDialect: OpenAiDialect = {
   events(request, { sequence, index, from, to, text, isFirst }) {
     const finish = sequence.finish;
     const tokenIds = request.returnTokenIds ? sequence.output.slice(from, to) : null;
+    // Without any token an abort is no event.
+    const isEmpty = sequence.output.length === 0;
     if (!request.isChat) {
+      if (isEmpty) return [];
       const choice = {
         index,
         text: isFirst ? echoed(request, sequence) + text : text,
@@ -64,6 +67,7 @@ export const vllmDialect: OpenAiDialect = {
         prompt_token_ids: request.returnTokenIds ? sequence.prompt : null,
       });
     }
+    if (isEmpty) return events;
     events.push({
       ...top(request, 'chat.completion.chunk'),
       choices: [
