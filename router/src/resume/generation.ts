@@ -159,8 +159,8 @@ export class Generation {
   readonly #isContinued = (): boolean => this.#parts.isContinued(this.sampled.length > this.offset);
 
   /**
-   * The stream ends, and no event said why. vLLM (0.22 to 0.33) sends none of an abort that brings no tokens: in `/inference/v1/generate` that
-   * is each abort, elsewhere one before the first token.
+   * The stream ends, and no event said why: vLLM sends none of an abort before the first token of `/v1/completions` (0.32), and in older
+   * releases (0.22) none of an abort without new tokens in `/inference/v1/generate`.
    */
   #isSilentAbort(): boolean {
     if (!this.#parts.isVllm || this.isFinished || this.#hasFailed || !this.#isContinued()) return false;
@@ -261,9 +261,8 @@ export class Generation {
   #aborted(part: Delta, event: Buffer, start: number): Buffer[] {
     const form = this.asked.dialect.name;
     const hasNew = this.#kept.length > 0 || part.count !== this.#count;
-    // Other than for the routed experts of this part it is not needed, and SGLang's abort of a queued request has few of the ids.
-    if (form === 'generate' && !hasNew && part.experts() !== null)
-      this.#newest = this.#join(event, start, { finish: NO_FINISH });
+    // It is needed for the routed experts of this part alone: SGLang's abort of a queued request may have the last id only.
+    if (form === 'generate' && !hasNew && part.experts() !== null) this.#newest = this.#join(event, start, { finish: NO_FINISH });
     this.isAborted = true;
     return [];
   }

@@ -11,9 +11,6 @@ import { StreamOut } from './stream-out.ts';
 import { WholeOut } from './whole-out.ts';
 
 const names = { maxTokens: ['max_tokens'], minTokens: 'min_tokens', seed: 'seed' };
-/** The default of vLLM's SamplingParams. */
-const DEFAULT_MAX_TOKENS = 16;
-
 interface InferenceRequest {
   id: string;
   sequences: Sequence[];
@@ -40,8 +37,6 @@ export function inferenceGenerate(call: HttpCall): void {
       call.openStream(),
       sequences,
       ({ sequence, index, from, to, isFirst }) => {
-        // An abort brings no tokens, and then the stream has no event that says why it ended (0.22 to 0.33).
-        if (to === from) return [];
         const prompt = request.returnsPrompt && isFirst ? { prompt_token_ids: sequence.prompt } : {};
         return [{ ...head, ...prompt, choices: [choice(call, request, { sequence, index, from, to })] }];
       },
@@ -116,9 +111,9 @@ function read(call: HttpCall, body: Fields): InferenceRequest | Problem {
   const params = (body.sampling_params ?? {}) as Fields;
   const sampling = readSampling(params, names, core.nextUnseeded());
   if (sampling instanceof Problem) return sampling;
-  const { maxTokens = DEFAULT_MAX_TOKENS, samples } = sampling;
   const [prompt] = prompts.prompts;
   const limit = core.scheduler.maxSequenceTokens;
+  const { maxTokens = limit - prompt!.length, samples } = sampling;
   if (maxTokens < 1 || prompt!.length + maxTokens > limit) {
     return new Problem(`The prompt and max_tokens have more than ${limit} tokens, or max_tokens is below 1.`);
   }

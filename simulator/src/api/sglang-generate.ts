@@ -44,11 +44,11 @@ export function generate(call: HttpCall): void {
       call.openStream(),
       sequences,
       ({ sequence, index, from, textStart }) => {
-        // All text and logprobs, and of the ids the last one, whatever the kind of stream.
+        // Then all text and logprobs, and the last id, come in an incremental stream too.
         const isQueueAbort = wasWaiting(sequence);
         const isWhole = isQueueAbort || !isIncremental;
         const answer = answerOf(sequence, isWhole ? 0 : from, isWhole ? 0 : textStart);
-        const ids = isQueueAbort ? { output_ids: sequence.output.slice(-1) } : {};
+        const ids = isQueueAbort && isIncremental ? { output_ids: sequence.output.slice(-1) } : {};
         return [{ ...answer, ...ids, ...(isList ? { index } : {}) }];
       },
       () => [],

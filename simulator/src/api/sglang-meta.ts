@@ -52,7 +52,7 @@ export function metaInfo(core: Core, sequence: Sequence, show: MetaInfoOptions, 
     }
   }
   if (finish) {
-    if (!isQueueAbort) info.weight_versions = sequence.spans;
+    info.weight_versions = sequence.spans;
     info.e2e_latency = (performance.now() - sequence.arrivedMs) / 1000;
   }
   return info;

@@ -43,7 +43,7 @@ export const vllmDialect: OpenAiDialect = {
   events(request, { sequence, index, from, to, text, isFirst }) {
     const finish = sequence.finish;
     const tokenIds = request.returnTokenIds ? sequence.output.slice(from, to) : null;
-    // Without any token an abort is no event.
+    // An abort before the first token is no event (0.32).
     const isEmpty = sequence.output.length === 0;
     if (!request.isChat) {
       if (isEmpty) return [];

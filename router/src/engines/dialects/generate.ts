@@ -46,8 +46,8 @@ export class GenerateDelta implements Delta {
   }
 
   /**
-   * An abort in the engine's queue, where requests wait again that lost their memory: the last event of a stream has the last id only, but all
-   * text and logprobs, and nothing of the prompt.
+   * An abort in the engine's queue, where requests wait again that lost their memory. It tells nothing of the prompt, and the last event of an
+   * incremental stream (in releases before 0.5.23 of any stream) has all text and logprobs, but only the last id.
    */
   get isQueueAbort(): boolean {
     return this.finish === 'abort' && this.promptTokens === null;

@@ -45,7 +45,7 @@ function sampledBy(events: readonly GenerateDelta[], isStream: boolean): Sampled
   };
 }
 
-/** Without logprobs the last event of a stream that ends in the engine's queue has the last id only; it may be one that came before. */
+/** The last event of a stream that ends in the engine's queue may have the last id only, which may have come before. */
 function idsBeforeAbort(events: readonly GenerateDelta[]): readonly number[] | null {
   const last = events.at(-1)!;
   const ids = last.ids();
