@@ -46,6 +46,9 @@ test('without a limit none is set: vLLM takes null for all that fits', () => {
     continued('inference', '{"token_ids":[1],"sampling_params":{"max_tokens":null}}'),
     '{"token_ids":[1,7,8],"sampling_params":{"max_tokens":null}}',
   );
+  for (const params of ['', ',"sampling_params":{}', ',"sampling_params":{"temperature":1}']) {
+    assert.equal(continued('inference', `{"token_ids":[1]${params}}`), `{"token_ids":[1,7,8]${params}}`);
+  }
   assert.equal(
     continued('completions', '{"prompt":[1]}'),
     '{"prompt":[1,7,8],"max_tokens":14,"return_token_ids":true}',

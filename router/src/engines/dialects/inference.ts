@@ -12,7 +12,8 @@ export const inference: Dialect = {
     params: 'sampling_params',
     limit: 'max_tokens',
     least: 'min_tokens',
-    defaultLimit: 16,
+    // As many as fit (0.32; 16 in 0.22).
+    defaultLimit: Infinity,
     asksForIds: null,
     promptScores: { prompt_logprobs: 'null' },
   },
