@@ -261,3 +261,25 @@ test('SGLang: an adapter is unloaded when its requests have ended, and new ones 
   await answer;
   await engine.close();
 });
+
+test('vLLM: an id aborts all samples of its request; an empty list aborts everything, on its own path nothing', async () => {
+  const engine = await startSimEngine({ kind: 'vllm', timeScale: 0.1, meanOutputTokens: 0 });
+  const params = { max_tokens: 2000, n: 2 };
+  const generate = (): Promise<Json> =>
+    postJson(engine, '/inference/v1/generate', { request_id: 'r', token_ids: [300], sampling_params: params });
+  const reasons = async (answer: Promise<Json>): Promise<unknown[]> =>
+    ((await answer).choices as Json[]).map((choice) => choice.finish_reason);
+  const first = generate();
+  await until(() => engine.stats().running === 2);
+  await postJson(engine, '/abort_requests', { request_ids: ['r'] });
+  assert.equal((await post(engine, '/inference/v1/abort_requests', {})).status, 400);
+  assert.equal((await post(engine, '/inference/v1/abort_requests', { request_ids: [] })).status, 200);
+  assert.equal(engine.stats().running, 2);
+  await post(engine, '/inference/v1/abort_requests', { request_ids: ['generate-tokens-r'] });
+  assert.deepEqual(await reasons(first), ['abort', 'abort']);
+  const second = generate();
+  await until(() => engine.stats().running === 2);
+  assert.deepEqual(await postJson(engine, '/abort_requests', { request_ids: [] }), { status: 'aborted', aborted: 2 });
+  assert.deepEqual(await reasons(second), ['abort', 'abort']);
+  await engine.close();
+});

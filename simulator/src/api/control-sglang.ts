@@ -123,12 +123,10 @@ function loads(call: HttpCall): void {
 /** The real engine sends no content type. */
 function flushCache(call: HttpCall): void {
   const isFlushed = call.core.flushCache();
-  call.send(
-    isFlushed ? 200 : 400,
-    null,
+  const text =
     'Cache flushed.\nPlease check backend logs for more details. ' +
-      '(When there are running or waiting requests, the operation will not be performed.)\n',
-  );
+    '(When there are running or waiting requests, the operation will not be performed.)\n';
+  call.send(isFlushed ? 200 : 400, null, isFlushed ? text : 'Flush cache failed.\n');
 }
 
 /** 200 and an empty body even if nothing matched, as the real engine. */

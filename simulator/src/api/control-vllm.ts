@@ -29,6 +29,7 @@ export const vllmRoutes: Routes = {
   },
   'POST /reset_prefix_cache': resetPrefixCache,
   'POST /abort_requests': abortRequests,
+  'POST /inference/v1/abort_requests': abortOwn,
   'POST /update_weight_version': updateWeightVersion,
   'POST /collective_rpc': collectiveRpc,
 };
@@ -67,13 +68,27 @@ function resetPrefixCache(call: HttpCall): void {
   call.json(200, { success: isReset });
 }
 
-/** Only full internal ids abort anything, whatever the response says; without ids everything is aborted (measured). */
+/**
+ * Only the whole id that the engine made of a request's aborts anything, with all of its samples, whatever the response says; without ids
+ * everything is aborted.
+ */
 function abortRequests(call: HttpCall): void {
   const ids = call.body.request_ids;
-  const wanted = Array.isArray(ids) ? new Set(ids as unknown[]) : null;
-  const count = call.core.abort((_, sequence) => wanted === null || wanted.has(sequence.id));
+  const wanted = Array.isArray(ids) && ids.length > 0 ? new Set(ids as unknown[]) : null;
+  const count = abortNamed(call, wanted);
   call.json(200, { status: 'aborted', aborted: wanted?.size ?? count });
 }
+
+/** On this path ids must be named, and the response says nothing. */
+function abortOwn(call: HttpCall): void {
+  const ids = call.body.request_ids;
+  if (!Array.isArray(ids)) return call.json(400, { detail: "Missing 'request_ids' in request body" });
+  abortNamed(call, new Set(ids as unknown[]));
+  call.empty();
+}
+
+const abortNamed = ({ core }: HttpCall, wanted: ReadonlySet<unknown> | null): number =>
+  core.abort((_, { id }) => wanted === null || wanted.has(id.replace(/^\d+_/, '')));
 
 function updateWeightVersion(call: HttpCall): void {
   const version = call.body.new_version;

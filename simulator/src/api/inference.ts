@@ -130,7 +130,8 @@ function read(call: HttpCall, body: Fields): InferenceRequest | Problem {
   return {
     id,
     sequences: Array.from({ length: samples }, (_, s) => {
-      const sequence = new Sequence(s === 0 ? id : `${s}_${id}`, prompt!, sampling.sample(s, maxTokens), namespace);
+      const own = `generate-tokens-${id}`;
+      const sequence = new Sequence(s === 0 ? own : `${s}_${own}`, prompt!, sampling.sample(s, maxTokens), namespace);
       sequence.sampler = adapter;
       return sequence;
     }),
