@@ -158,10 +158,7 @@ export class Generation {
 
   readonly #isContinued = (): boolean => this.#parts.isContinued(this.sampled.length > this.offset);
 
-  /**
-   * The stream ends, and no event said why: vLLM sends none of an abort before the first token of `/v1/completions` (0.32), and in older
-   * releases (0.22) none of an abort without new tokens in `/inference/v1/generate`.
-   */
+  /** The stream ends without a reason: so vLLM ends it if it is aborted before its first token (0.22 in `/inference/v1/generate`: at any time). */
   #isSilentAbort(): boolean {
     if (!this.#parts.isVllm || this.isFinished || this.#hasFailed || !this.#isContinued()) return false;
     this.isAborted = true;
@@ -262,7 +259,8 @@ export class Generation {
     const form = this.asked.dialect.name;
     const hasNew = this.#kept.length > 0 || part.count !== this.#count;
     // It is needed for the routed experts of this part alone: SGLang's abort of a queued request may have the last id only.
-    if (form === 'generate' && !hasNew && part.experts() !== null) this.#newest = this.#join(event, start, { finish: NO_FINISH });
+    if (form === 'generate' && !hasNew && part.experts() !== null)
+      this.#newest = this.#join(event, start, { finish: NO_FINISH });
     this.isAborted = true;
     return [];
   }
