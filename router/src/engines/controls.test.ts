@@ -117,6 +117,7 @@ test('every path that empties a cache steers, and the old ones are still among t
     '/sleep',
     '/update_weights_from_disk',
     '/areal_update_weights',
+    '/release_kv_cache_memory',
   ])
     assert.equal(controlOf(path)?.flushes, true, path);
   assert.deepEqual([...pathsDecidedByBody], ['/abort_request', '/abort_requests', '/inference/v1/abort_requests']);

@@ -67,6 +67,7 @@ export const controls: readonly Control[] = [
   { path: '/clear_*' },
   { path: '/hicache/*', isReadByGet: true },
   { path: '/release_memory_occupation', flushes: true, pauses: 'memory' },
+  { path: '/release_kv_cache_memory', flushes: true, pauses: 'memory' },
   { path: '/release_*' },
   { path: '/resume_memory_occupation', resumes: 'memory' },
   { path: '/resume*', resumes: 'generation' },

@@ -20,6 +20,7 @@ test('a pause holds until a control starts the same again, or for its longest ti
     ['/pause', '/resume'],
     ['/sleep', '/wake_up'],
     ['/release_memory_occupation', '/resume_memory_occupation'],
+    ['/release_kv_cache_memory', '/wake_up'],
   ] as const) {
     call(stop);
     assert.equal(isPaused(), true, stop);

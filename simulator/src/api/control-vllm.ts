@@ -14,7 +14,7 @@ export const vllmRoutes: Routes = {
   'GET /load': (call) => call.json(200, { server_load: call.core.running + call.core.waiting }),
   'GET /weight_info': (call) => call.json(200, { weight_version: call.core.weightVersion }),
   'GET /is_paused': (call) => call.json(200, { is_paused: call.core.paused }),
-  'GET /is_sleeping': (call) => call.json(200, { is_sleeping: call.core.isAsleep }),
+  'GET /is_sleeping': (call) => call.json(200, { is_sleeping: call.core.paused || call.core.isAsleep }),
   'GET /get_world_size': (call) => call.json(200, { world_size: 1 }),
   'POST /pause': pause,
   'POST /resume': (call) => {
