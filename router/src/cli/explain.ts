@@ -32,14 +32,14 @@ function linesOf({ id, home, record, matching, exchanges, in_flight: inFlight }:
     ...(left > 0 ? [`${left} earlier requests are not shown.`] : []),
     ...exchanges.flatMap((row) => [
       '',
-      `${new Date(row.at).toISOString()}  ${printable(row.id)}  ${row.method} ${printable(row.path)}`,
-      ...row.story.map((sentence) => `  ${sentence}`),
+      `${new Date(row.at).toISOString()}  ${printable(row.id)}  ${printable(row.method)} ${printable(row.path)}`,
+      ...row.story.map((sentence) => `  ${printable(sentence, Infinity)}`),
       ...table(row.candidates, row.worker),
     ]),
     ...inFlight.flatMap((row) => [
       '',
       `in flight for ${row.age_secs} s  ${printable(row.id)}  ${printable(row.path)}`,
-      ...row.story.map((sentence) => `  ${sentence}`),
+      ...row.story.map((sentence) => `  ${printable(sentence, Infinity)}`),
       ...table(row.candidates, row.worker),
     ]),
     '',

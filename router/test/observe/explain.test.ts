@@ -2,7 +2,7 @@ import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { turnout } from '../cli/turnout.ts';
 import { send } from '../harness/client.ts';
-import { type Engine, startEngine } from '../harness/engine.ts';
+import { type Engine, answer, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
@@ -180,4 +180,21 @@ test('a generation that two engines left: each of its attempts is told', async (
     told.map((line) => line.slice(0, line.lastIndexOf(':'))),
     left.map((url, i) => `Attempt ${i + 1} failed at ${url}`),
   );
+});
+
+test('what a client wrote does not control the terminal, also in the words of an error', async (t) => {
+  const engines = await Promise.all(
+    ['a', 'b'].map((model) => {
+      const list = JSON.stringify({ object: 'list', data: [{ id: model }] });
+      return startEngine(t, { control: (path) => (path === '/v1/models' ? answer(200, list) : answer(200, '')) });
+    }),
+  );
+  const workerUrls = engines.map(({ url }) => url);
+  const router = await startTestRouter(t, { workerUrls, disableHealthCheck: false });
+  await until('models are known', () => router.fleet.workers.every(({ models }) => models !== null));
+  const asked = post('/v1/completions', { prompt: 'p', model: '\u001b[31mred' }, ['x-request-id: r-1']);
+  equal((await send(t, router.url, asked)).status, 404);
+  const run = turnout(t, ['explain', 'r-1', '--url', router.url]);
+  equal(await run.ended, 0);
+  match(run.output(), /The model `\?\[31mred` does not exist/);
 });
