@@ -148,6 +148,22 @@ test('a gateway that resets the stream of each request, as Envoy does, keeps its
   await until('nothing is in flight', () => router.pipeline.inFlight.size === 0);
 });
 
+test('a time limit holds until the choice: a request that has its engine is in flight until the gateway ends it', async (t) => {
+  const options = { workerUrls: workerUrls.slice(0, 1), workerMaxInflight: 1, requestTimeoutSecs: 0.2 };
+  const { ask, router } = await startGateway(t, options);
+  const first = ask({});
+  ok(destinationOf(await first.next()) !== null);
+  const second = await ask({}).next();
+  equal(second.immediateResponse?.status.code, 504);
+  const [worker] = router.fleet.workers;
+  equal(router.fleet.load(worker!), 1);
+  await first.respond();
+  await first.end();
+  equal(router.fleet.load(worker!), 0);
+  const text = await (await fetch(router.metricsUrl)).text();
+  match(text, /^turnout_requests_total\{outcome="complete"\} 1$/m);
+});
+
 test('the health of the service, as gateways ask it', async (t) => {
   const { healthOf } = await startGateway(t);
   for (const service of ['', 'liveness', 'readiness', 'envoy.service.ext_proc.v3.ExternalProcessor'])
