@@ -160,6 +160,7 @@ export function pickerProblem(config: Config): string | null {
     'a data-parallel rank (http://host:port@3)': splitList(config.workerUrls).some((url) =>
       /@\d+(?:-\d+)?\/*$/.test(url),
     ),
+    'a worker URL with a path': splitList(config.workerUrls).some((url) => /^\w+:\/\/[^/]+\/+[^/@]/.test(url)),
     '--resume': config.resume !== 'off',
     '--capture-chat': config.captureChat,
     '--tinker': config.tinker,

@@ -81,6 +81,10 @@ test('what a picker cannot do is refused: at the start, or where the gateway mak
     startGateway(t, { workerUrls: ['http://127.0.0.1:7001@0-1'] }),
     /a data-parallel rank .* needs the bytes/,
   );
+  await rejects(
+    startGateway(t, { workerUrls: ['http://127.0.0.1:7001/engine'] }),
+    /a worker URL with a path needs the bytes/,
+  );
   const { ask } = await startGateway(t, { workerUrls, swapSnapshots: '/snapshots/{identity}' });
   const { immediateResponse } = await ask({ headers: json, body: ['{}'] }).next();
   equal(immediateResponse?.status.code, 500);
