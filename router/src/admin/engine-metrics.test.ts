@@ -70,3 +70,9 @@ c{worker_addr="http://a:1"} +Inf
 `,
   );
 });
+
+test('an exemplar is left out, also with labels; braces and signs within a label stay', () => {
+  const merged = new MergedMetrics();
+  merged.add('http://a:1', 'x_bucket{le="1",a="}# \\"{"} 5 # {trace_id="abc"} 0.5 1.7\ny 2 # {} 1\n');
+  equal(merged.text(), 'x_bucket{worker_addr="http://a:1",le="1",a="}# \\"{"} 5\n\ny{worker_addr="http://a:1"} 2\n');
+});

@@ -76,7 +76,7 @@ export class MergedMetrics {
 
 /** Name, labels, and value with its time; an exemplar after them is left out. */
 const SAMPLE =
-  /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?[ \t]+((?:[+-]?(?:[\d.]+(?:[eE][+-]?\d+)?|Inf)|NaN)(?:[ \t]+-?\d+)?)\s*(?:#.*)?$/;
+  /^([a-zA-Z_:][\w:]*)(?:\{((?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?[ \t]+((?:[+-]?(?:[\d.]+(?:[eE][+-]?\d+)?|Inf)|NaN)(?:[ \t]+-?\d+)?)\s*(?:#.*)?$/;
 const SUFFIXES = ['', '_bucket', '_sum', '_count', '_total', '_created'];
 const isOf = (sample: string, family: string): boolean => SUFFIXES.some((suffix) => sample === family + suffix);
 
