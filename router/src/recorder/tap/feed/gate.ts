@@ -1,6 +1,7 @@
 import { groupOf, sessionOf } from '../../../classify/routing-keys.ts';
 import type { Exchange } from '../../../exchange.ts';
 import { RouterError } from '../../../kit/errors.ts';
+import type { StateKey } from '../../../phases/exchange-view.ts';
 import { Refused } from '../../../plugin.ts';
 import { type FeedOptions, type FeedVerdict, MAX_GROUP_SIZE } from '../../shared/feed.ts';
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
@@ -31,7 +32,7 @@ export class FeedGate {
   /** Names of sessions that have ended. Their next requests ask the thread whether their groups are over. The oldest first. */
   readonly #ended = new Set<string>();
   /** Requests whose session is not known yet, and by which a group may begin. */
-  readonly #announcing = new WeakSet<Exchange>();
+  readonly #announcing: StateKey<true> = {};
   /** Requests that wait for room, and what wakes each. */
   readonly #held = new Map<Exchange, () => void>();
 
@@ -65,7 +66,7 @@ export class FeedGate {
       const verdict: FeedVerdict = await this.#parts.thread.ask('feedAdmit', { ...entry, isAgain });
       if (verdict.kind === 'admitted' || verdict.kind === 'cancelled') this.#remember(key, verdict.kind);
       if (verdict.kind === 'admitted') {
-        if (session === '') this.#announcing.add(x);
+        if (session === '') x.setState(this.#announcing, true);
         if (verdict.isPast) {
           this.#ended.delete(session);
           this.#parts.onPast(session);
@@ -101,7 +102,7 @@ export class FeedGate {
   finished(x: Exchange): void {
     this.#held.get(x)?.();
     this.#held.delete(x);
-    if (x.outcome === 'refused' && this.#announcing.has(x))
+    if (x.outcome === 'refused' && x.state(this.#announcing) === true)
       this.#parts.thread.tell('feedNotBegun', { tenant: x.tenant, name: groupOf(x) });
   }
 

@@ -225,8 +225,9 @@ export class TurnWriter {
   #write(): Promise<void> {
     this.#writing ??= this.#writeAll().finally(() => {
       this.#writing = null;
+      if (!this.#isWaiting) return;
       if (this.#awaiting.length > 0 || this.#isBatch) void this.#write();
-      else if (this.#isWaiting) this.#writeSoon();
+      else this.#writeSoon();
     });
     return this.#writing;
   }
