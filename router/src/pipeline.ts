@@ -82,7 +82,7 @@ export class Pipeline implements ResultListener<Exchange> {
     const choice = chooser.place(x);
     if (choice === null)
       this.#ends.end(x, x.failures.length === 0 ? this.#stages.noAvailableWorkers() : noWorkerLeft(x));
-    else if (choice instanceof RouterError) this.#ends.end(x, choice);
+    else if (choice instanceof RouterError) this.#ends.end(x, x.isAnswerOut ? noWorkerLeft(x) : choice);
     // Placed again when something changes, and a last time after the maximum.
     else if ('hold' in choice) chooser.wait(x, choice, () => this.#place(x));
     else this.#attempt(x, choice, this.#forwarder.needsFresh(x));
@@ -115,6 +115,7 @@ export class Pipeline implements ResultListener<Exchange> {
 
   /** The failover decides: no further attempt, the same worker again, or another choice, now or later. */
   #retry(x: Exchange, result: Failed): void {
+    x.activity = null;
     const next = this.#stages.failover.after(x, result.failure);
     if (next !== 'fresh') this.#stages.chooser.failed(x, next?.tried ?? x.tried);
     this.#ends.attemptFailed(x, x.failures.at(-1)!.worker, result, next);

@@ -361,7 +361,9 @@ export class Attempt implements UpstreamUser, Source {
   /** True between two events of a stream: the router may insert an error event. */
   get isBetweenEvents(): boolean {
     if (this.sink.hasUnsent) return false;
-    return this.#head?.isEventStream === true && this.#body?.isBetweenEvents === true;
+    // The response is that of earlier attempts, in whole events. An engine that should continue it may refuse.
+    if (this.#head === null || this.#head.status !== this.x.status) return this.x.isStream;
+    return this.#head.isEventStream && this.#body?.isBetweenEvents === true;
   }
 
   #leave(): void {

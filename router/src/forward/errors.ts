@@ -85,10 +85,11 @@ const noResponse: [ErrorCode, string] = [
 const NOT_CONTINUED = 'The engine ended its response too early, and no other engine could continue it. Retry.';
 
 /** The error of a request that no worker answered. `detail`: how the last attempt failed, without an address. */
-export function noWorkerLeft({ failures }: Exchange, detail = ''): RouterError {
+export function noWorkerLeft({ failures, isAnswerOut }: Exchange, detail = ''): RouterError {
   const last = failures.at(-1)?.failure ?? 'connect';
   const hasConnected = failures.some(({ failure }) => failure !== 'connect');
-  const error = failureErrors[last === 'connect' && hasConnected ? 'reset' : last];
+  const failure = last === 'connect' && hasConnected ? 'reset' : last;
+  const error = failureErrors[isAnswerOut && failure !== 'cut_hung' ? 'cut' : failure];
   return new RouterError(...error(detail, failures.length));
 }
 
@@ -102,7 +103,8 @@ export const shuttingDown = (): RouterError => new RouterError('shutting_down', 
 
 /** The error event that a truncated event stream may end with; '' where none can be sent. */
 export function finalEvent(x: Exchange, error: RouterError): string {
-  if (x.activity?.isBetweenEvents !== true) return '';
+  // Between two attempts the response of a stream that began waits for another engine to continue it: it has whole events.
+  if (!(x.activity?.isBetweenEvents ?? x.isStream)) return '';
   // Events of the Messages API have names, and its clients go by them.
   const name = x.errorFormat === 'anthropic' ? 'event: error\n' : '';
   return `${name}data: ${errorJson(error, x.errorFormat)}\n\n`;

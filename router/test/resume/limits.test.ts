@@ -238,7 +238,10 @@ test('an engine that fails after the last token, before it says so, is not asked
   assert.equal(s.engines[1].requests.length, 0);
 });
 
-test('an engine that refuses the rest ends the response', async (t) => {
+const NOT_CONTINUED =
+  /"error":\{"message":"The engine ended its response too early, and no other engine could continue it\. Retry\."/;
+
+test('an engine that refuses the rest ends the response, with an error event', async (t) => {
   const s = await scene(t);
   (await begin(s)).connection.reset();
   const asked = await s.engines[1].next();
@@ -247,7 +250,26 @@ test('an engine that refuses the rest ends the response', async (t) => {
   await s.client.ended;
   await untilIdle(s.router);
   assert.doesNotMatch(s.client.unread, /too long/);
+  assert.match(s.client.unread, /data: \{"error":\{.*\}\}\n\n/);
 });
+
+for (const [name, lost] of Object.entries({
+  'when no engine accepts connections': (s: Awaited<ReturnType<typeof scene>>) => {
+    for (const engine of s.engines) engine.kill();
+  },
+  'when no engine of its kind is left': (s: Awaited<ReturnType<typeof scene>>) => {
+    s.router.fleet.workers[1]!.engine = 'openai';
+    s.engines[0].kill();
+  },
+})) {
+  test(`a stream that is not continued ends with an error event, ${name}`, async (t) => {
+    const s = await scene(t);
+    await begin(s);
+    lost(s);
+    await s.client.ended;
+    assert.match(s.client.unread, NOT_CONTINUED);
+  });
+}
 
 test('a whole response that breaks off is asked for again from its start, and its second answer counts', async (t) => {
   const s = await scene(t);
