@@ -164,10 +164,16 @@ export class EngineSwap {
   }
 
   async #call(step: WeightStep, snapshot: LoadableSnapshot): Promise<void> {
-    const { kind, url } = this.#engine;
+    const engine = this.#engine;
+    // It was restarted since it was asked what it is.
+    if (engine.kind === null) {
+      await engine.learn(STEP_TIMEOUT_MS).catch(() => {});
+      if (!this.isRunning) return;
+    }
+    const { kind, url } = engine;
     const calls = kind === null ? null : weightCalls[kind];
-    let result: CallResult = 'refused';
-    let detail = `an engine of the kind ${kind} cannot replace its weights`;
+    let result: CallResult = kind === null ? 'died' : 'refused';
+    let detail = kind === null ? 'it does not answer' : `an engine of the kind ${kind} cannot replace its weights`;
     if (calls !== null) {
       if (step === 'load') this.#beginUpdate();
       const { identity, path } = snapshot;
@@ -176,7 +182,7 @@ export class EngineSwap {
       else if (step === 'load') [result, detail] = await this.#load(calls, snapshot);
       else if (step === 'resume') [result, detail] = await this.#resume(calls.resume, identity);
       else [result, detail] = await this.#setLabel(calls, identity);
-      if (step === 'label') this.#engine.isLabelled = result === 'ok';
+      if (step === 'label') engine.isLabelled = result === 'ok';
     }
     this.#step({ kind: 'answered', result, detail: `${detail} (${url})` });
   }

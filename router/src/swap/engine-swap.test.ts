@@ -1,0 +1,45 @@
+import { deepEqual, equal } from 'node:assert/strict';
+import { test } from 'node:test';
+import type { EngineKind } from '../engines/engine.ts';
+import { EngineSwap } from './engine-swap.ts';
+import type { EngineTable } from './engine-table.ts';
+import type { SwapEngine } from './engine.ts';
+
+/** A swap of an engine whose kind was forgotten. @param kind what it says when it is asked; null: it does not answer */
+async function swapOf(kind: EngineKind | null) {
+  const stages: string[] = [];
+  const gate = { close: () => {}, open: () => {} };
+  const table = {
+    parts: { gate },
+    staged: (_: unknown, { state }: EngineSwap) => void stages.push(state.stage),
+    lost: () => {},
+  } as unknown as EngineTable;
+  const engine = {
+    url: 'http://a:1',
+    ranks: new Set(),
+    breaks: 0,
+    kind: null as EngineKind | null,
+    learn() {
+      if (kind === null) return Promise.reject(new Error('refused'));
+      this.kind = kind;
+      return Promise.resolve();
+    },
+  } as unknown as SwapEngine;
+  const target = { identity: 'v1', path: '/v1', under: null };
+  const how = { transition: 'async', drains: false, mover: 'router', weights: 'unknown', hasTarget: false } as const;
+  const swap = new EngineSwap(engine, { ...how, target, previous: null }, table);
+  swap.begin();
+  await swap.over;
+  return { stages, error: swap.state.error, hasDied: swap.hasDied };
+}
+
+test('an engine whose kind is not known any more is asked what it is', async () => {
+  const { error } = await swapOf('openai');
+  equal(error, 'pause: an engine of the kind openai cannot replace its weights (http://a:1)');
+});
+
+test('one that does not answer has died: it is brought in when it is back, without a pause', async () => {
+  const { stages, ...result } = await swapOf(null);
+  deepEqual(result, { error: 'pause: it does not answer (http://a:1)', hasDied: true });
+  deepEqual(stages, ['pause', 'error'], 'each stage once');
+});
