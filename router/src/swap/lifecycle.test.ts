@@ -2,6 +2,7 @@ import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { until } from '../../test/harness/within.ts';
+import type { Worker } from '../fleet/worker.ts';
 import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
 import { Lifecycle } from './lifecycle.ts';
@@ -58,5 +59,51 @@ for (const [what, disturb] of [
     doubt();
     await until('it is checked', () => !engine.isDoubted);
     equal(asked, 2);
+  });
+}
+
+for (const isWatched of [true, false]) {
+  const what = isWatched ? 'does not interrupt its load' : 'interrupts its load if its process is not watched';
+  test(`a restart that is noticed while the engine is brought in ${what}`, async () => {
+    const over = Promise.withResolvers<void>();
+    let died = 0;
+    const swap = {
+      isRunning: true,
+      over: over.promise,
+      died: () => {
+        died++;
+      },
+    };
+    const set = {
+      ledger: { wanted: null },
+      untilIdle: () => Promise.resolve(),
+      bring: () => Promise.resolve(swap),
+      begin: () => Promise.resolve(),
+      brought: () => {},
+    };
+    const begun = Promise.withResolvers<void>();
+    const engine = {
+      url: 'http://engine',
+      phase: 'registered',
+      set,
+      swap,
+      isBusy: true,
+      ranks: new Set(),
+      worker: { pool: { endpoint: {} } },
+      watch: { isOpen: isWatched, open: () => Promise.resolve(), close: () => {} },
+      learn: () => Promise.resolve(),
+      isSameProcess: () => Promise.resolve(begun.resolve()),
+      forget: () => {},
+    };
+    const parts = { log: { info: () => {} }, labels: { nameOf: () => Promise.resolve('default') } };
+    const table = { parts, timeoutMs: 1, find: () => engine, changed: () => {} };
+    const lifecycle = new Lifecycle(table as unknown as EngineTable);
+    lifecycle.bring(engine as unknown as SwapEngine, 'registered');
+    await begun.promise;
+    await until('it loads', () => engine.phase === 'warming');
+    lifecycle.restarted({} as Worker);
+    equal(died, isWatched ? 0 : 1);
+    lifecycle.close();
+    over.resolve();
   });
 }
