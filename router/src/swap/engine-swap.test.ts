@@ -19,7 +19,7 @@ async function swapOf(kind: EngineKind | null) {
     ranks: new Set(),
     breaks: 0,
     kind: null as EngineKind | null,
-    learn() {
+    learn(this: { kind: EngineKind | null }) {
       if (kind === null) return Promise.reject(new Error('refused'));
       this.kind = kind;
       return Promise.resolve();

@@ -210,8 +210,9 @@ export class Weights {
     });
     // An engine that does not have the adapter refuses, which is as good.
     const over = Promise.allSettled(unloaded);
+    if (archive == null) return;
     // An engine may read from it again.
-    if (archive != null) void over.then(() => (this.#used.has(name) ? undefined : this.#archives.remove(directory)));
+    void over.then(() => (this.#used.has(name) ? undefined : this.#archives.remove(directory)));
   }
 
   close(): Promise<void> {
