@@ -25,6 +25,8 @@ export class EngineTable implements WeightSource {
   readonly parts: EngineTableParts;
   readonly idle: Idle;
   readonly lifecycle: Lifecycle;
+  /** The router ends. What it leaves is for the next one: no other engine is paused, and no swap is over. */
+  isClosed = false;
   readonly #listeners = new Set<(worker: Worker) => void>();
   readonly #loadListeners = new Set<(worker: Worker, stage: LoadStage) => void>();
   /** By URL. */
@@ -140,6 +142,7 @@ export class EngineTable implements WeightSource {
   }
 
   close(): void {
+    this.isClosed = true;
     this.lifecycle.close();
     for (const { swap } of this.#engines.values()) swap?.stop();
   }

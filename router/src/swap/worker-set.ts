@@ -202,13 +202,14 @@ export class WorkerSet {
       for (const engine of next) {
         while (this.isHeld) await this.#released.promise;
         // It may have been restarted since the begin.
-        if (entry.isUndone || engine.ranks.size === 0 || engine.isJoining) continue;
+        if (this.#table.isClosed || entry.isUndone || engine.ranks.size === 0 || engine.isJoining) continue;
         await this.#swap(engine, entry, order);
       }
     };
     const ends = Array.from({ length: lanes }, lane);
     this.#begun.resolve();
     await Promise.all(ends);
+    if (this.#table.isClosed) return;
     entry.endedAt = Date.now();
     this.ledger.save(entry);
     const failed = [...entry.engines.values()].filter(({ error }) => error !== null).length;

@@ -6,6 +6,7 @@ import { SwapEngine } from '../../src/swap/engine.ts';
 import { startRouterProcess } from '../chaos/router-process.ts';
 import { connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
+import { startTestRouter } from '../harness/router.ts';
 import { SNAPSHOTS, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
@@ -245,6 +246,37 @@ test('a router that is killed between begin and end leaves the engines to the tr
   for (const { state, snapshot } of (await again.untilOver()).workers)
     deepEqual([state, snapshot], ['serving', 'step-1']);
   equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
+});
+
+test('a router that is stopped between begin and end leaves the engines to the trainer', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const dataDir = temporaryFolder(t);
+  const before = await startSwapScene(t, engines, { dataDir });
+  equal((await before.post('/swap/begin', { identity: 'step-1' })).status, 200);
+  await before.router.close();
+
+  const options = { workerUrls: engines.map(({ url }) => url), swapSnapshots: SNAPSHOTS, dataDir };
+  const router = await startTestRouter(t, { ...options, healthCheckTimeoutSecs: 60 });
+  const again = await sceneOf(router, engines, 'warming');
+  ok(engines.every(({ core }) => core.paused));
+  await moveAll(engines);
+  equal((await again.post('/swap/end')).status, 200);
+  for (const { state, snapshot } of (await again.untilOver()).workers)
+    deepEqual([state, snapshot], ['serving', 'step-1']);
+});
+
+test('a router that is stopped within a swap pauses no other engine', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang'], { weightLoadMs: 10_000 });
+  const dataDir = temporaryFolder(t);
+  const before = await startSwapScene(t, engines, { dataDir, swapConcurrency: 1 });
+  for (const identity of ['step-1', 'step-2']) await before.post('/swap', { identity });
+  await until('an engine is paused', () => engines.some(({ core }) => core.paused));
+  await before.router.close();
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  equal(engines.filter(({ core }) => core.paused).length, 1);
+
+  const after = await startSwapScene(t, engines, { dataDir });
+  await until('the queued one is loaded', async () => (await after.untilOver()).snapshot === 'step-2');
 });
 
 const SELDOM = ['--health-check-interval-secs', '600', '--health-check-timeout-secs', '1'];
