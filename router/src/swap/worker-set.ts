@@ -188,7 +188,6 @@ export class WorkerSet {
     await this.flush();
     const engines: SwapEngine[] = [];
     for (const engine of this.engines.values()) {
-      if (engine.isJoining) continue;
       if (mover !== 'router' || !isAt(engine, identity, whole)) engines.push(engine);
       else {
         engine.error = null;
@@ -201,7 +200,7 @@ export class WorkerSet {
     const lane = async (): Promise<void> => {
       for (const engine of next) {
         while (this.isHeld) await this.#released.promise;
-        // It may have been restarted since the begin.
+        // One that is joining, perhaps again since the begin, loads when it is known.
         if (this.#table.isClosed || entry.isUndone || engine.ranks.size === 0 || engine.isJoining) continue;
         await this.#swap(engine, entry, order);
       }
