@@ -19,7 +19,6 @@ const reasons = {
   'needs-root': 'changes the system',
   'needs-package': 'installs or builds a package',
   'needs-files': 'needs files that the reader has',
-  'needs-network': 'names a network that the reader has',
   'takes-minutes': 'has a test of its own',
   'in-test-clients': 'is run by npm test -- suite:clients',
   'in-test-envoy': 'is run by npm test -- suite:envoy',
