@@ -73,7 +73,7 @@ test(
     const hung = lines.filter(({ msg }) => msg === 'worker hung');
     equal(hung.length, 1);
     const waiting = Number(/^(\d+) requests/.exec(String(hung[0]!['inFlight']))![1]);
-    const began = Number(/(\d+) answers/.exec(String(hung[0]!['inFlight']))![1]);
+    const began = Number(/(\d+) responses/.exec(String(hung[0]!['inFlight']))![1]);
     const sentAgain = new Set(lines.filter(({ failure }) => failure === 'hung').map(({ requestId }) => requestId));
     equal(sentAgain.size, waiting);
     const cut = outcomes.filter(({ isCut }) => isCut).map(({ id }) => id);
