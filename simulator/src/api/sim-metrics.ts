@@ -15,7 +15,14 @@ export function metricsText(core: Core): string {
     described.add(name);
     text += `${name}{${base}${labels === undefined ? '' : `,${labels}`}} ${value}\n`;
   }
-  return isVllm ? `${text}process_start_time_seconds ${core.startedAt}\n` : text;
+  return isVllm ? `${text}${startTime(core)}` : text;
+}
+
+/** As Python's prometheus-client writes it: without a label. */
+function startTime({ startedAt }: Core): string {
+  const name = 'process_start_time_seconds';
+  const help = 'Start time of the process since unix epoch in seconds.';
+  return `# HELP ${name} ${help}\n# TYPE ${name} gauge\n${name} ${startedAt}\n`;
 }
 
 function vllmRows(core: Core): Row[] {
