@@ -274,6 +274,7 @@ async function foundPaused({ kind, url, worker }: SwapEngine, timeoutMs: number)
     const health = await ask('/health').catch(() => null);
     if (health?.status === 200) return null;
   }
+  // vLLM (0.32) says so of a paused engine too, which /wake_up resumes as well.
   const isAsleep = kind === 'vllm' && (await askJson(ask, '/is_sleeping'))?.['is_sleeping'] === true;
   const path = isAsleep ? '/wake_up' : calls.resume.path;
   const command = `curl -X POST ${url}${path} -H 'content-type: application/json' -d '{}'`;

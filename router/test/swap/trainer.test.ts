@@ -302,7 +302,7 @@ test('without a data directory, engines that a restarted router finds paused are
   const after = await restart();
   const again = await sceneOf({ url: after.url } as never, engines, 'paused');
   for (const { url, error } of (await again.status()).workers) {
-    const path = url === vllm!.url ? '/resume' : '/continue_generation';
+    const path = url === vllm!.url ? '/wake_up' : '/continue_generation';
     ok(error!.includes(`curl -X POST ${url}${path} `), error!);
     await after.says(new RegExp(`curl -X POST ${url}${path} .*engine found paused`));
   }
@@ -311,7 +311,7 @@ test('without a data directory, engines that a restarted router finds paused are
   const ended = await again.post('/swap/end');
   deepEqual([ended.status, /were found paused/.test(await ended.text())], [409, true]);
 
-  await direct(vllm!, '/resume');
+  await direct(vllm!, '/wake_up');
   const stateOf = async (url: string) => (await again.status()).workers.find((worker) => worker.url === url)!.state;
   await until('it serves', async () => (await stateOf(vllm!.url)) === 'serving');
   equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
