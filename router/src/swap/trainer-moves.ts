@@ -74,7 +74,10 @@ export class TrainerMoves {
     if (identity !== undefined && identity !== running.identity) {
       return new RouterError('swap_conflict', `The swap that was begun is to ${running.identity}, not ${identity}.`);
     }
-    const ready = [...this.#set.engines.values()].filter(isReady);
+    const engines = [...this.#set.engines.values()];
+    // After a restart of this router it is still pausing engines of this swap.
+    for (const { swap } of engines) if (swap?.order.mover === 'trainer') await swap.ready;
+    const ready = engines.filter(isReady);
     const wrong = await Promise.all(ready.map((engine) => this.#problemOf(engine, running.identity)));
     const problems = wrong.filter((problem) => problem !== null);
     if (problems.length > 0) {
