@@ -1,30 +1,62 @@
 import { neededFor } from '../admin/endpoints.ts';
 import { ConfigError } from '../config/load.ts';
 
-const TIMEOUT_MS = 10_000;
+const HEAD_TIMEOUT_MS = 10_000;
+const BODY_TIMEOUT_MS = 60_000;
 
-/**
- * Sends a GET, or a POST if there is JSON, to a running router. Throws a ConfigError if the router does not respond or responds with an
- * error.
- */
-export async function askRouter(
+/** Sends a GET, or a POST if there is JSON, to a running router. Throws a ConfigError if the router does not respond with JSON. */
+export async function askRouter<T>(url: string, path: string, apiKey: string | undefined, json?: object): Promise<T> {
+  const deadline = new AbortController();
+  const { status, body } = await open(deadline, url, path, apiKey, json);
+  const timer = limit(deadline, BODY_TIMEOUT_MS);
+  try {
+    const text = await new Response(body).text();
+    return readJson<T>(text, `${url}${path} answered ${status}`);
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    throw new ConfigError(`the response of ${url}${path} is truncated: ${reasonOf(error)}`);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** An event stream of a running router, which may be open for hours. Throws a ConfigError if there is none, or if it breaks. */
+export async function followRouter(
+  url: string,
+  path: string,
+  apiKey: string | undefined,
+): Promise<AsyncIterable<Uint8Array>> {
+  const { headers, body } = await open(new AbortController(), url, path, apiKey);
+  const type = headers.get('content-type') ?? 'no type';
+  if (!type.startsWith('text/event-stream'))
+    throw new ConfigError(`${url}${path} answered ${type}, not events. Is this a turnout router?`);
+  return eventsOf(url, body!);
+}
+
+async function* eventsOf(url: string, body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
+  try {
+    yield* body;
+  } catch (error) {
+    throw new ConfigError(`${url}: the connection broke: ${reasonOf(error)}`);
+  }
+}
+
+async function open(
+  deadline: AbortController,
   url: string,
   path: string,
   apiKey: string | undefined,
   json?: object,
 ): Promise<Response> {
   const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
-  const deadline = new AbortController();
-  // For the head of the response only: a stream may be open for hours.
-  const timer = setTimeout(() => deadline.abort(new Error(`no answer within ${TIMEOUT_MS / 1000} s`)), TIMEOUT_MS);
+  if (json !== undefined) headers['content-type'] = 'application/json';
+  const post = json === undefined ? {} : { method: 'POST', body: JSON.stringify(json) };
+  const timer = limit(deadline, HEAD_TIMEOUT_MS);
   let response: Response;
   try {
-    if (json !== undefined) headers['content-type'] = 'application/json';
-    const post = json === undefined ? {} : { method: 'POST', body: JSON.stringify(json) };
     response = await fetch(new URL(path, url), { ...post, headers, signal: deadline.signal });
   } catch (error) {
-    const { cause, message } = error as Error & { cause?: { code?: string; message?: string } };
-    throw new ConfigError(`${url} does not answer: ${cause?.code || cause?.message || message}`);
+    throw new ConfigError(`${url} does not answer: ${reasonOf(error)}`);
   } finally {
     clearTimeout(timer);
   }
@@ -41,4 +73,20 @@ export async function askRouter(
     : ' Is this a turnout router?';
   const hint = response.status === 404 && why === '' ? notFound : keyHint;
   throw new ConfigError(`${url}${path} answered ${response.status}.${why}${hint}`);
+}
+
+const limit = (deadline: AbortController, ms: number): NodeJS.Timeout =>
+  setTimeout(() => deadline.abort(new Error(`no answer within ${ms / 1000} s`)), ms);
+
+function reasonOf(error: unknown): string {
+  const { cause, message } = error as Error & { cause?: { code?: string; message?: string } };
+  return cause?.code || cause?.message || message;
+}
+
+function readJson<T>(text: string, what: string): T {
+  try {
+    return JSON.parse(text) as T;
+  } catch {
+    throw new ConfigError(`${what}, and no JSON. Is this a turnout router?`);
+  }
 }

@@ -11,13 +11,8 @@ export interface ExplainFlags {
 
 /** Prints what a running router did with a session or a request, and why. */
 export async function explain(id: string, flags: ExplainFlags, write: (line: string) => void): Promise<void> {
-  const response = await askRouter(flags.url, `/explain?id=${encodeURIComponent(id)}`, flags.apiKey);
-  if (flags.json === true) {
-    write(await response.text());
-    return;
-  }
-  const told = (await response.json()) as Explanation;
-  write(linesOf(told).join('\n'));
+  const told = await askRouter<Explanation>(flags.url, `/explain?id=${encodeURIComponent(id)}`, flags.apiKey);
+  write(flags.json === true ? JSON.stringify(told) : linesOf(told).join('\n'));
 }
 
 function linesOf({ id, home, record, matching, exchanges, in_flight: inFlight }: Explanation): string[] {

@@ -33,8 +33,7 @@ const LOOK_EVERY_MS = 500;
 /** Signals a snapshot to a running router; with `--watch` follows the swap. @returns the exit code: 1 if an engine has not got it */
 export async function swap(identity: string, flags: SwapFlags, write: (line: string) => void): Promise<number> {
   const { deployment, path, transition, resetPromptCache: reset_prompt_cache } = flags;
-  const ask = async <T>(json?: object): Promise<T> =>
-    (await (await askRouter(flags.url, '/swap', flags.apiKey, json)).json()) as T;
+  const ask = <T>(json?: object): Promise<T> => askRouter<T>(flags.url, '/swap', flags.apiKey, json);
   const order = { identity, deployment, path, transition, reset_prompt_cache };
   const { state } = await ask<{ state: string }>(order);
   write(`${identity}: ${state}`);

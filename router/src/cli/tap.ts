@@ -1,6 +1,6 @@
 import { EventSplitter, dataOf, joined } from '../kit/sse.ts';
 import type { ExchangeRow } from '../observe/exchange-rows.ts';
-import { askRouter } from './ask-router.ts';
+import { followRouter } from './ask-router.ts';
 import { Columns, printable } from './columns.ts';
 
 const filters = ['session', 'group', 'worker', 'path', 'status', 'slow'] as const;
@@ -13,11 +13,11 @@ export interface TapFlags extends Readonly<Partial<Record<(typeof filters)[numbe
 export async function tap(url: string, flags: TapFlags, write: (line: string) => void): Promise<void> {
   const query = new URLSearchParams();
   for (const name of filters) if (flags[name] !== undefined) query.set(name, flags[name]);
-  const { body } = await askRouter(url, `/tap?${query.toString()}`, flags.apiKey);
   const columns = new Columns(HEAD, TYPICAL);
+  const stream = await followRouter(url, `/tap?${query.toString()}`, flags.apiKey);
   if (flags.json !== true) write(columns.line(HEAD));
   const events = new EventSplitter(joined);
-  for await (const bytes of body!) {
+  for await (const bytes of stream) {
     for (const event of events.push(Buffer.from(bytes))) {
       const [isLost, data] = readEvent(event);
       if (data === null) continue;

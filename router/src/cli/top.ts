@@ -47,7 +47,7 @@ const rowsOf = ({ rows = 40 }: Screen): number => Math.max(3, Math.floor((rows -
 
 async function look(url: string, flags: TopFlags): Promise<Snapshot> {
   const query = flags.session === undefined ? '' : `?session=${encodeURIComponent(flags.session)}`;
-  const get = async <T>(path: string): Promise<T> => (await (await askRouter(url, path, flags.apiKey)).json()) as T;
+  const get = <T>(path: string): Promise<T> => askRouter<T>(url, path, flags.apiKey);
   const [requests, sessions, { workers }] = await Promise.all([
     get<Snapshot['requests']>(`/requests${query}`),
     get<Snapshot['sessions']>(`/sessions${query === '' ? '?limit=10000' : query}`),

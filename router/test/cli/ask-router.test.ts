@@ -1,0 +1,49 @@
+import { equal, match } from 'node:assert/strict';
+import { once } from 'node:events';
+import { type RequestListener, createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { type TestContext, test } from 'node:test';
+import { turnout } from './turnout.ts';
+
+/** @returns the host and port of a server that is no router */
+async function startOther(t: TestContext, listener: RequestListener): Promise<string> {
+  const server = createServer(listener).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+const asking = [
+  ['top', '--once'],
+  ['explain', 'x', '--url'],
+  ['swap', 'x', '--url'],
+  ['tap'],
+] as const;
+
+test('a page in place of the response of a router is said in words', async (t) => {
+  const at = await startOther(t, (_, response) => {
+    response.setHeader('content-type', 'text/html');
+    response.end('<html>sign in</html>');
+  });
+  for (const words of asking) {
+    const run = turnout(t, [...words, `http://${at}`]);
+    equal(await run.ended, 2);
+    match(run.output(), /^turnout: http:.* answered .*Is this a turnout router\?\n$/);
+  }
+});
+
+test('a response that is truncated is said in words', async (t) => {
+  const at = await startOther(t, (request, response) => {
+    response.writeHead(200, request.url!.startsWith('/tap') ? { 'content-type': 'text/event-stream' } : {});
+    response.write('{"total":', () => setTimeout(() => response.destroy(), 50));
+  });
+  for (const words of asking) {
+    const run = turnout(t, [...words, `http://${at}`]);
+    equal(await run.ended, 2);
+    match(run.output(), /^turnout: .*(is truncated|the connection broke): \w+\n$/m);
+    equal(run.output().includes('    at '), false, run.output());
+  }
+});
