@@ -51,10 +51,12 @@ async function open(
   const headers: Record<string, string> = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
   if (json !== undefined) headers['content-type'] = 'application/json';
   const post = json === undefined ? {} : { method: 'POST', body: JSON.stringify(json) };
+  const target = URL.parse(path, url.includes('://') ? url : `http://${url}`);
+  if (target === null) throw new ConfigError(`${url} is not the address of a router: give http://host:port`);
   const timer = limit(deadline, HEAD_TIMEOUT_MS);
   let response: Response;
   try {
-    response = await fetch(new URL(path, url), { ...post, headers, signal: deadline.signal });
+    response = await fetch(target, { ...post, headers, signal: deadline.signal });
   } catch (error) {
     throw new ConfigError(`${url} does not answer: ${reasonOf(error)}`);
   } finally {

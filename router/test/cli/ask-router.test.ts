@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type RequestListener, createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { startTestRouter } from '../harness/router.ts';
 import { turnout } from './turnout.ts';
 
 /** @returns the host and port of a server that is no router */
@@ -46,4 +47,15 @@ test('a response that is truncated is said in words', async (t) => {
     match(run.output(), /^turnout: .*(is truncated|the connection broke): \w+\n$/m);
     equal(run.output().includes('    at '), false, run.output());
   }
+});
+
+test('the scheme of the address may be left out', async (t) => {
+  const router = await startTestRouter(t, {});
+  const at = router.url.slice('http://'.length);
+  const run = turnout(t, ['top', '--once', at]);
+  equal(await run.ended, 0, run.output());
+  match(run.output(), new RegExp(`^turnout at ${at}\n`));
+  const wrong = turnout(t, ['top', '--once', 'http://a b']);
+  equal(await wrong.ended, 2);
+  equal(wrong.output(), 'turnout: http://a b is not the address of a router: give http://host:port\n');
 });
