@@ -59,3 +59,9 @@ test('the scheme of the address may be left out', async (t) => {
   equal(await wrong.ended, 2);
   equal(wrong.output(), 'turnout: http://a b is not the address of a router: give http://host:port\n');
 });
+
+test('of several keys in TURNOUT_ADMIN_API_KEY, as a router takes them, one is sent', async (t) => {
+  const router = await startTestRouter(t, { adminApiKey: ['key-1', 'key-2'] });
+  const run = turnout(t, ['top', '--once', router.url], { TURNOUT_ADMIN_API_KEY: 'key-1, key-2' });
+  equal(await run.ended, 0, run.output());
+});
