@@ -6,6 +6,10 @@ export function printable(text: string, most = MAX_CELL): string {
   return plain.length > most ? `${plain.slice(0, most - 1)}…` : plain;
 }
 
+/** Control characters, except those of the layout, as JSON escapes: text of clients and engines must not control the terminal. */
+export const escaped = (text: string): string =>
+  text.replace(/(?![\t\n])\p{Cc}/gu, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, '0')}`);
+
 /** Pads cells to columns. Columns only grow, so that lines that are printed one by one stay aligned. */
 export class Columns {
   readonly #widths: number[] = [];

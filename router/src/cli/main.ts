@@ -3,6 +3,7 @@ import { ConfigError, type Values } from '../config/load.ts';
 import { checkedEngines, version } from '../config/version.ts';
 import { addAliasVerbs, inFull } from './alias.ts';
 import type { BenchFlags } from './bench.ts';
+import { escaped } from './columns.ts';
 import { configured } from './configured.ts';
 import { addLaunchFlags, splitLaunchFlags } from './launch-flags.ts';
 import { addLaunchServer, enginesApart } from './alias.ts';
@@ -31,7 +32,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (process.stdout.listenerCount('error') === 1) process.exit();
 });
 
-const printLine = (line: string): void => void process.stdout.write(`${line}\n`);
+const printLine = (line: string): void => void process.stdout.write(`${escaped(line)}\n`);
 
 const read = ({ config, ...flags }: Record<string, unknown>, defaults?: Values) =>
   configured(flags, config as string | undefined, defaults);
@@ -218,7 +219,7 @@ try {
   // Commander has printed its own errors. Every usage error ends with exit code 2.
   if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? 0 : 2;
   else if (error instanceof ConfigError) {
-    process.stderr.write(`turnout: ${error.message}\n`);
+    process.stderr.write(`turnout: ${escaped(error.message)}\n`);
     parent?.tell({ error: error.message });
     process.exitCode = 2;
   } else throw error;

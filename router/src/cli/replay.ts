@@ -1,6 +1,7 @@
 import { ConfigError } from '../config/load.ts';
 import { type RecordedCall, type Recording, readRecording } from '../recorder/replay/recording.ts';
 import { type Replayed, type Verdict, replay } from '../recorder/replay/replay.ts';
+import { printable } from './columns.ts';
 import { showProgress } from './progress.ts';
 
 export interface ReplayFlags {
@@ -83,7 +84,9 @@ function summary(all: readonly Replayed[], counts: Record<Verdict['kind'], numbe
     `first byte ${times(answered.map(({ ttftMs }) => ttftMs))}; whole answer ${times(answered.map(({ totalMs }) => totalMs))}`,
     ...odd
       .slice(0, NAMED)
-      .map(({ call, verdict }) => `  ${turnOf(call, verdict)} of session ${call.session}: ${worded(verdict)}`),
+      .map(
+        ({ call, verdict }) => `  ${turnOf(call, verdict)} of session ${printable(call.session)}: ${worded(verdict)}`,
+      ),
     ...(odd.length > NAMED ? [`  and ${odd.length - NAMED} more`] : []),
   ];
 }

@@ -17,12 +17,7 @@ async function startOther(t: TestContext, listener: RequestListener): Promise<st
   return `127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-const asking = [
-  ['top', '--once'],
-  ['explain', 'x', '--url'],
-  ['swap', 'x', '--url'],
-  ['tap'],
-] as const;
+const asking = [['top', '--once'], ['explain', 'x', '--url'], ['swap', 'x', '--url'], ['tap']] as const;
 
 test('a page in place of the response of a router is said in words', async (t) => {
   const at = await startOther(t, (_, response) => {
