@@ -35,6 +35,8 @@ function folderOf(t: TestContext): string {
 test('doctor runs the checks of the start', async (t) => {
   const { code, output } = await doctor(t, '--tokenizer-path', '/nope', '--plugin', 'radix-tree');
   assert.match(output, /PROBLEM .*--tokenizer-path \/nope: there is no such file/);
+  const alone = await doctor(t, '--tokenizer-path', '/nope');
+  assert.match(alone.output, /PROBLEM .*--tokenizer-path \/nope: there is no such file/);
   assert.equal(code, 1);
 });
 

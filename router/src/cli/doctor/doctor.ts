@@ -111,11 +111,17 @@ async function checkMachine(config: Config): Promise<Finding[]> {
 async function checkConfiguration(config: Config): Promise<Finding> {
   try {
     await checkStart(config);
+    // A start without plugins that need it does not read it.
+    if (config.tokenizerPath !== undefined) await loadTokenizer(config.tokenizerPath).catch(asConfigError);
     return ok('all files of the configuration can be loaded (plugins, policy, tokenizer, keys, certificates, folders)');
   } catch (error) {
     if (error instanceof ConfigError) return problem(error.message);
     throw error;
   }
+}
+
+function asConfigError(error: unknown): never {
+  throw new ConfigError((error as Error).message);
 }
 
 function checkPort(host: string, port: number, flag: string, reusePort: boolean): Promise<Finding> {
