@@ -26,6 +26,7 @@ export interface BenchFlags {
 export async function bench(flags: BenchFlags): Promise<number> {
   const workerUrls = splitList(flags.workerUrls);
   const policies = splitList([flags.policies]);
+  if (policies.length === 0) throw new ConfigError('--policies: no policy is given');
   const shape: BatchShape = {
     sessions: whole('--sessions', flags.sessions),
     turns: whole('--turns', flags.turns),
@@ -89,10 +90,17 @@ async function runPolicy(policy: string, seed: number, expected: number, run: Ru
 
 async function modelOf(url: string): Promise<string> {
   const answer = await fetch(`${url}/v1/models`);
-  const list = (await answer.json().catch(() => ({}))) as { data?: readonly { id?: string }[] };
+  const list = (await answer.json().catch(() => ({}))) as {
+    data?: readonly { id?: string }[];
+    error?: { message?: string };
+  };
   const id = list.data?.[0]?.id;
-  if (id === undefined) throw new ConfigError('--worker-urls: no engine lists a model on /v1/models. Give --model');
-  return id;
+  if (id !== undefined) return id;
+  const why = answer.ok
+    ? 'no engine lists a model on /v1/models. Give --model'
+    : `/v1/models answered ${answer.status}`;
+  const { message } = list.error ?? {};
+  throw new ConfigError(`--worker-urls: ${why}${message === undefined ? '' : `: ${message}`}`);
 }
 
 async function confirmed(): Promise<boolean> {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { deadUrl } from '../harness/engine.ts';
 import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { turnout } from './turnout.ts';
 
@@ -28,4 +29,13 @@ test('bench sends nothing without a yes, and no wrong numbers', async (t) => {
   const wrong = turnout(t, ['bench', '--worker-urls', engine.url, '--sessions', 'many', '--yes']);
   assert.equal(await wrong.ended, 2);
   assert.match(wrong.output(), /--sessions many: must be a whole number of at least 1/);
+});
+
+test('bench says why no engine lists a model', async (t) => {
+  const run = turnout(t, ['bench', '--worker-urls', await deadUrl(), ...small, '--yes']);
+  assert.equal(await run.ended, 2);
+  assert.match(run.output(), /--worker-urls: \/v1\/models answered 503: No available workers: .*ECONNREFUSED/);
+  const none = turnout(t, ['bench', '--worker-urls', await deadUrl(), '--policies', '', '--yes']);
+  assert.equal(await none.ended, 2);
+  assert.match(none.output(), /--policies: no policy is given/);
 });
