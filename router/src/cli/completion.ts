@@ -5,6 +5,9 @@ import { type OptionSpec, innerSchema } from '../config/options/option.ts';
 import { kebab, options } from '../config/options.ts';
 import { policyNames } from '../config/options/policy-names.ts';
 
+/** The command where no one is named. */
+const DEFAULT = 'serve';
+
 /** The completion script of a shell. Throws `ConfigError` for an unknown shell. */
 export function completionFor(shell: string, program: Command): string {
   if (shell === 'bash') return bash(program);
@@ -41,7 +44,8 @@ ${values.join('\n')}
   esac
   case \${COMP_WORDS[1]} in
 ${byVerb.join('\n')}
-    *) words="${verbsOf(program).flat().join(' ')} --help --version" ;;
+    -*) words="${flagsOf(program.commands.find((command) => command.name() === DEFAULT)!).join(' ')} --help --version" ;;
+    *) words="${verbsOf(program).flat().join(' ')}" ;;
   esac
   COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }
@@ -53,7 +57,8 @@ function fish(program: Command): string {
   const quoted = (text: string): string => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
   const values = fixedValues();
   const lines = program.commands.flatMap((command) => {
-    const isVerb = `-n '__fish_seen_subcommand_from ${command.name()}'`;
+    const orNone = command.name() === DEFAULT ? '; or __fish_use_subcommand' : '';
+    const isVerb = `-n '__fish_seen_subcommand_from ${command.name()}${orNone}'`;
     const flags = command.options.flatMap(({ long, description }) => {
       const words = values.get(long ?? '');
       const choice = words === undefined ? '' : ` -x -a ${quoted(words.join(' '))}`;
