@@ -69,16 +69,21 @@ const sglang = (body: string | Buffer): boolean => affectsOthers('/abort_request
 const vllm = (body: string): boolean => affectsOthers('/abort_requests', Buffer.from(body));
 
 test('SGLang: one request by its id, and nothing else', () => {
-  for (const body of ['{"rid":"a"}', '{"rid":"a","abort_all":false}', '{"abort_all":true,"abort_all":false,"rid":"a"}'])
+  for (const body of [
+    '{"rid":"rid-0001"}',
+    '{"rid":"rid-0001","abort_all":false}',
+    '{"abort_all":true,"abort_all":false,"rid":"rid-0001"}',
+  ])
     assert.ok(!sglang(body), body);
   for (const body of [
     '{"abort_all":true}',
-    '{"rid":"a","abort_all":true}',
-    '{"rid":"a","abort_all":1}',
-    '{"rid":"a","abort_all":"yes"}',
-    '{"rid":"a","abort_\\u0061ll":true}',
-    '{"abort_all":false,"abort_all":true,"rid":"a"}',
+    '{"rid":"rid-0001","abort_all":true}',
+    '{"rid":"rid-0001","abort_all":1}',
+    '{"rid":"rid-0001","abort_all":"yes"}',
+    '{"rid":"rid-0001","abort_\\u0061ll":true}',
+    '{"abort_all":false,"abort_all":true,"rid":"rid-0001"}',
     '{"rid":""}',
+    '{"rid":"rid-000"}',
     '{"rid":null}',
     '{}',
     '',
@@ -86,8 +91,8 @@ test('SGLang: one request by its id, and nothing else', () => {
     '[]',
     '{"rid":["a"]}',
     '{"request_ids":["a"]}',
-    '{"rid":"a"',
-    '{"rid":"a","rid":""}',
+    '{"rid":"rid-0001"',
+    '{"rid":"rid-0001","rid":""}',
   ]) {
     assert.ok(sglang(body), body);
   }
@@ -111,7 +116,7 @@ test('vLLM: requests in a list of ids; none is all', () => {
 });
 
 test('a body that only an engine can read counts as everything', () => {
-  assert.ok(sglang(Buffer.from('{"rid":"a"}', 'utf16le')));
-  assert.ok(sglang(`\uFEFF{"rid":"a"}`));
-  assert.ok(sglang(`{"rid":"a","x":"${'x'.repeat(70_000)}"}`));
+  assert.ok(sglang(Buffer.from('{"rid":"rid-0001"}', 'utf16le')));
+  assert.ok(sglang(`\uFEFF{"rid":"rid-0001"}`));
+  assert.ok(sglang(`{"rid":"rid-0001","x":"${'x'.repeat(70_000)}"}`));
 });

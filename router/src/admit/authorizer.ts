@@ -177,6 +177,9 @@ const needsAdminKey = (): RouterError =>
     'This endpoint controls the router or engines: it requires an admin key (--admin-api-key).',
   );
 
+/** SGLang aborts by the beginning of an id, so shorter ones could be tried one after the other. Its own ids have 32 hexadecimal digits. */
+const MIN_RID_CHARS = 8;
+
 /** Larger bodies are not read: the ids of a client's own requests take less. */
 const MAX_ABORT_BYTES = 65_536;
 
@@ -186,8 +189,8 @@ const spans = new Int32Array(6);
 /**
  * Whether an abort affects, or may affect, more than the requests that its body names.
  *
- * SGLang 0.5.23 (/abort_request) aborts all requests with `abort_all`, and every request whose id begins with `rid`: an empty `rid`
- * matches all. vLLM 0.32.0 (/abort_requests) aborts all requests if `request_ids` is missing or empty. A body that can't be read here
+ * SGLang 0.5.23 (/abort_request) aborts all requests with `abort_all`, and every request whose id begins with `rid`: a short `rid`
+ * matches those of many clients. vLLM 0.32.0 (/abort_requests) aborts all requests if `request_ids` is missing or empty. A body that can't be read here
  * counts as an abort of all requests: the engine may be able to read it (Python's JSON reader accepts UTF-16).
  */
 export function affectsOthers(path: string, body: Buffer): boolean {
@@ -198,7 +201,7 @@ export function affectsOthers(path: string, body: Buffer): boolean {
   if (path !== '/abort_request') return !has(2) || !namesRequests(body, start(2), end(2));
   // Pydantic reads 1, "yes" and other values as true.
   if (has(0) && body.toString('latin1', start(0), end(0)) !== 'false') return true;
-  return !has(1) || isEmptyOrNone(readString(body, start(1), end(1)));
+  return !has(1) || (readString(body, start(1), end(1)) ?? '').length < MIN_RID_CHARS;
 }
 
 const isEmptyOrNone = (text: string | null): boolean => text === null || text === '';

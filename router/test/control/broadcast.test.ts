@@ -270,7 +270,7 @@ test('aborts without a body are about everybody, in chunks as well', async (t) =
     engines.map(({ requests }) => requests.length),
     [0, 0],
   );
-  const mine = await send(t, router.url, abort('/abort_request', 'e\r\n{"rid":"mine"}\r\n'));
+  const mine = await send(t, router.url, abort('/abort_request', '12\r\n{"rid":"mine0001"}\r\n'));
   equal(reportOf(mine).ok, 2);
 });
 

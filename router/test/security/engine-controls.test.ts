@@ -44,15 +44,16 @@ test('with one kind of keys, that kind is enough for engine controls', async (t)
 
 test('aborting a request by its id is for everybody, aborting all is not', async (t) => {
   const { engine, router, post } = await scene(t, { apiKey: ['data-key'], adminApiKey: ['admin-key'] });
-  equal((await post('/abort_request', 'data-key', '{"rid":"mine"}')).status, 200);
-  equal((await engine.next()).wireBody.payload.join(''), '{"rid":"mine"}');
+  equal((await post('/abort_request', 'data-key', '{"rid":"mine0001"}')).status, 200);
+  equal((await engine.next()).wireBody.payload.join(''), '{"rid":"mine0001"}');
   equal((await post('/abort_requests', 'data-key', '{"request_ids":["mine"]}')).status, 200);
   for (const [path, body] of [
     ['/abort_request', '{"abort_all":true}'],
     ['/abort_request', '{"rid":"","abort_all":false}'],
-    ['/abort_request', '{"rid":"mine","abort_all":true}'],
+    ['/abort_request', '{"rid":"m"}'],
+    ['/abort_request', '{"rid":"mine0001","abort_all":true}'],
     ['/abort_request', ''],
-    ['/abort_request', `{"rid":"mine","x":"${'x'.repeat(70_000)}"}`],
+    ['/abort_request', `{"rid":"mine0001","x":"${'x'.repeat(70_000)}"}`],
     ['/abort_requests', '{}'],
     ['/inference/v1/abort_requests', '{"request_ids":[]}'],
   ] as const) {
@@ -62,13 +63,13 @@ test('aborting a request by its id is for everybody, aborting all is not', async
   }
   equal(engine.requests.length, 2);
   equal((await post('/abort_request', 'admin-key', '{"abort_all":true}')).status, 200);
-  equal((await post('/abort_request', 'wrong', '{"rid":"mine"}')).status, 401);
+  equal((await post('/abort_request', 'wrong', '{"rid":"mine0001"}')).status, 401);
 
   const chunked = (body: string) =>
     `POST /abort_request HTTP/1.1\r\nhost: h\r\nauthorization: Bearer data-key\r\ntransfer-encoding: chunked\r\n\r\n` +
     `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`;
   equal((await send(t, router.url, chunked('{"abort_all":true}'))).status, 403);
-  equal((await send(t, router.url, chunked('{"rid":"mine"}'))).status, 200);
+  equal((await send(t, router.url, chunked('{"rid":"mine0001"}'))).status, 200);
 });
 
 test('with --admin-port, what steers is taken there only', async (t) => {
@@ -88,7 +89,7 @@ test('with --admin-port, what steers is taken there only', async (t) => {
   equal(engine.requests.length, 0);
   equal(await steer(router.url, 'GET', '/health'), 200);
   equal(await steer(router.url, 'GET', '/metrics'), 200);
-  equal(await steer(router.url, 'POST', '/abort_request', '{"rid":"mine"}'), 200);
+  equal(await steer(router.url, 'POST', '/abort_request', '{"rid":"mine0001"}'), 200);
 
   const adminUrl = router.adminUrl!;
   equal(await steer(adminUrl, 'GET', '/workers'), 200);
