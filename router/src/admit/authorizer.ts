@@ -16,6 +16,9 @@ export const isOpen = (path: string): boolean => openPaths.has(path) || isPage(p
 export const isForClients = (path: string): boolean =>
   path === '/finish_session' || path.startsWith('/sessions/') || /^\/trajectories(\/|$)/.test(path);
 
+/** The list of the sessions of all clients. A plugin may serve POST of this path to clients. */
+export const isSessionList = (path: string, method: string): boolean => path === '/sessions' && method !== 'POST';
+
 /** Whether the body decides if the request needs an admin key, and is small enough to be read. */
 function accessDependsOnBody({ path, head }: Exchange): boolean {
   if (!pathsDecidedByBody.has(path)) return false;
@@ -83,8 +86,7 @@ export class Authorizer {
     if (openPaths.has(path)) return 'open';
     if (path === '/metrics' || path === '/engine_metrics') return 'metrics';
     if (path === '/openapi.json') return 'data';
-    // A plugin may serve POST of this path to clients; GET lists the sessions of all clients.
-    if (path === '/sessions' && head.method !== 'POST') return 'admin';
+    if (isSessionList(path, head.method)) return 'admin';
     if (this.#parts.isOwn(path)) {
       if (isPage(path)) return 'open';
       return isForClients(path) || this.#parts.isOfPluginForClients(path) ? 'data' : 'admin';

@@ -2,7 +2,7 @@ import type { Config } from '../config/options.ts';
 import type { Exchange } from '../exchange.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { RequestHead } from '../wire/request-head.ts';
-import { type AuthorizerParts, isForClients, isOpen } from './authorizer.ts';
+import { type AuthorizerParts, isForClients, isOpen, isSessionList } from './authorizer.ts';
 import { hostTest } from './known-hosts.ts';
 
 /** Content types that a page may send to any server without a preflight (the Fetch standard, section 2.2.2). */
@@ -37,7 +37,7 @@ export function pageGuard(
   return (x) => {
     const { path, head } = x;
     const isGuarded = isOwn(path)
-      ? !isOpen(path) && !isOfPluginForClients(path)
+      ? !isOpen(path) && (!isOfPluginForClients(path) || isSessionList(path, head.method))
       : paths.of(path, head.method).needsAdmin;
     if (!isGuarded || head.isTrusted || hasShownKey(x)) return null;
     const isKnownHost = head.isOnAdminPort ? isKnownAdminHost : isKnownDataHost;

@@ -2,6 +2,7 @@ import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { send } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
+import { moduleOf } from '../harness/plugin-module.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
 
 const FORM = 'content-type: application/x-www-form-urlencoded';
@@ -52,6 +53,19 @@ test('pages of other origins neither control the router and its engines nor read
   equal(engine.requests.length, 0);
   equal(router.fleet.workers.length, 1);
   match((await ask('GET', '/workers', [FOREIGN])).text, /--cors-allowed-origins/);
+});
+
+test('a plugin that begins sessions for clients does not show the list of all sessions to pages', async (t) => {
+  const plugin = moduleOf(
+    t,
+    `{ name: 'mine', create: () => ({ routes: ({ forClients }) => void forClients.post('/sessions', (c) => c.json({})) }) }`,
+  );
+  const { ask } = await scene(t, { plugin: [plugin] });
+  for (const line of ['host: evil.example', FOREIGN]) {
+    deepEqual((await ask('GET', '/sessions', [line])).code, 'foreign_page', line);
+    deepEqual((await ask('POST', '/sessions', [line])).status, 200, line);
+  }
+  equal((await ask('GET', '/sessions', [])).status, 200);
 });
 
 test('a name that is not the router’s reads and controls nothing on a loopback address', async (t) => {
