@@ -11,11 +11,13 @@ export async function askRouter<T>(url: string, path: string, apiKey: string | u
   const { status, body } = await open(deadline, url, path, apiKey, json);
   const timer = limit(deadline, BODY_TIMEOUT_MS);
   try {
-    const text = await new Response(body).text();
-    return readJson<T>(text, `${url}${path} answered ${status}`);
+    return JSON.parse(await new Response(body).text()) as T;
   } catch (error) {
-    if (error instanceof ConfigError) throw error;
-    throw new ConfigError(`the response of ${url}${path} is truncated: ${reasonOf(error)}`);
+    throw new ConfigError(
+      error instanceof SyntaxError
+        ? `${url}${path} answered ${status}, and no JSON. Is this a turnout router?`
+        : `the response of ${url}${path} is truncated: ${reasonOf(error)}`,
+    );
   } finally {
     clearTimeout(timer);
   }
@@ -90,12 +92,4 @@ function reasonOf(error: unknown): string {
 /** The variable is the router's too, which takes several keys: each of them is valid. */
 function keyOf(apiKey: string | undefined): string | undefined {
   return apiKey === process.env['TURNOUT_ADMIN_API_KEY'] ? splitList([apiKey ?? ''])[0] : apiKey;
-}
-
-function readJson<T>(text: string, what: string): T {
-  try {
-    return JSON.parse(text) as T;
-  } catch {
-    throw new ConfigError(`${what}, and no JSON. Is this a turnout router?`);
-  }
 }
