@@ -1,6 +1,6 @@
+import { hash } from 'node:crypto';
 import { type KeyOrder, type SessionField, sessionFields } from '../config/options/routing.ts';
 import type { KeyKind } from '../exchange.ts';
-import { hashBytes } from '../kit/block-hash.ts';
 import type { ExchangeView } from '../phases/exchange-view.ts';
 
 /** Longer keys are replaced by their hash, as keys are stored, compared and logged. Longer model names are ignored. */
@@ -112,4 +112,5 @@ export function utf8Header(value: string): string {
 }
 
 export const boundedKey = (key: string): string => (key.length <= MAX_KEY_CHARS ? key : hashedKey(Buffer.from(key)));
-export const hashedKey = (key: Buffer): string => `hash:${hashBytes([key]).toString(36)}:${key.length}`;
+/** Of 96 bits: with 32, two sessions in some 100,000 with long keys would be one. */
+export const hashedKey = (key: Buffer): string => `hash:${hash('sha256', key, 'hex').slice(0, 24)}:${key.length}`;
