@@ -75,7 +75,10 @@ export class Sandbox {
       .replaceAll('--host 0.0.0.0', '--host 127.0.0.1')
       .replaceAll('*.gpu.internal', '127.0.0.1')
       .replaceAll('/var/lib/turnout', join(this.folder, 'data'))
-      .replaceAll(/\b(?:gpu-1|a\.gpu\.internal|host1|worker1|127\.0\.0\.1):8000\b|\b10\.0\.0\.1:(?:30001|8001)\b/g, '127.0.0.1:41001')
+      .replaceAll(
+        /\b(?:gpu-1|a\.gpu\.internal|host1|worker1|127\.0\.0\.1):8000\b|\b10\.0\.0\.1:(?:30001|8001)\b/g,
+        '127.0.0.1:41001',
+      )
       .replaceAll(
         /\b(?:gpu-2|host2|worker2):8000\b|\bworker2:8001\b|\bgpu-2:30000\b|\b10\.0\.0\.2:(?:30002|8001)\b/g,
         '127.0.0.1:41002',
