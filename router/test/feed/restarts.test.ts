@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { setTimeout as delay } from 'node:timers/promises';
 import { type TestContext, test } from 'node:test';
 import { type FeedScene, assertSums, feedSceneOf, startFeedScene } from '../harness/feed-scene.ts';
 import { sceneOf } from '../harness/chat-scene.ts';
@@ -112,4 +113,21 @@ test('ends of sessions that come while the store is away are stored when it is b
   ]);
   const { text } = await scene.get('/trajectories/a?limit=1');
   assert.match(text, /"reward":1/, 'the outcome is stored with the turns');
+});
+
+test('the later reward of a session counts, also where an earlier end waits for the store', async (t) => {
+  const server = await startRespServer(t);
+  const scene = await startFeedScene(t, { groupSize: 1 }, { router: { store: server.url } });
+  const last = (reward: string) => scene.turn('a', '', { 'x-turnout-session-end': '1', 'x-turnout-reward': reward });
+  const session = async (): Promise<string> => (await scene.get('/trajectories/a')).text;
+  await scene.turn('a', '');
+  await server.stop();
+  await last('1');
+  await server.start();
+  await until('the turn is stored', async () => (await session()).includes('"turns":2'));
+  await last('2');
+  await until('the reward is stored', async () => (await session()).includes('"reward":2'));
+  // Ends that wait are tried again each second.
+  await delay(1_500);
+  assert.match(await session(), /"reward":2/);
 });

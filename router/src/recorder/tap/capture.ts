@@ -151,14 +151,18 @@ export class Capture<State extends Captured> implements PluginPhases {
     const isAwaited = holdsEnds && storesFirst;
     // The client gets the end of the last response when the end of the session is stored, too. A thread that is not prepared can't store it.
     const storesEnd = isLast && isAwaited && !this.#recorder.restarts.isAway;
-    const sessionEnd = storesEnd ? this.#recorder.takeEnd(x) : null;
+    const sessionEnd = storesEnd ? this.#recorder.takeFirstEnd(x) : null;
     const ended = { kind, id: state.id, request, isStream, isLast, answer, expertsKey, facts, isAwaited, sessionEnd };
     const recorded = thread.captureEnded(ended, reported !== null);
     if (recorded === null) return null;
     state.recorded = recorded;
-    const stored = recorded.then(({ problem, isStored, isEnded }) => {
+    if (sessionEnd !== null)
+      this.#recorder.keepEnd(
+        sessionEnd,
+        recorded.then(({ isEnded }) => isEnded),
+      );
+    const stored = recorded.then(({ problem, isStored }) => {
       reported?.(problem, facts.worker);
-      if (sessionEnd !== null && !isEnded) this.#recorder.keepEnd(sessionEnd);
       return isStored;
     });
     return isAwaited ? stored : null;

@@ -77,3 +77,24 @@ test('the later end of a session is stored last, also where the store never take
   );
   assert.equal(ends.waiting, 1);
 });
+
+test('an end that was tried with its response keeps its place before a later one', async () => {
+  const { ends, stored, settle } = storeOfEnds();
+  const tried = Promise.withResolvers<boolean>();
+  ends.keep({ session: 'a', tenant: '', reward: 1 }, tried.promise);
+  assert.ok(ends.has('a'));
+  const later = ends.end({ session: 'a', tenant: '', reward: 2 });
+  await settle();
+  assert.deepEqual(stored, []);
+  tried.resolve(false);
+  await later;
+  assert.deepEqual(
+    stored.map(({ reward }) => reward),
+    [1, 2],
+  );
+  await settle();
+  assert.ok(!ends.has('a'));
+  ends.keep({ session: 'a', tenant: '', reward: 3 }, Promise.resolve(true));
+  await settle();
+  assert.equal(stored.length, 2);
+});

@@ -166,9 +166,9 @@ export class Recorder {
     return this.#ends.end(end);
   }
 
-  /** Records the end of a session, now or as soon as that is possible. */
-  keepEnd(end: SessionEnd): void {
-    this.#ends.keep(end);
+  /** Records the end of a session, now or as soon as that is possible. @param isStored see `PendingEnds.keep` */
+  keepEnd(end: SessionEnd, isStored?: Promise<boolean>): void {
+    this.#ends.keep(end, isStored);
   }
 
   /** Removes a chat session. @returns whether there was one */
@@ -230,6 +230,12 @@ export class Recorder {
     const end = x.state(this.#takenEnds) === true ? null : endIn(x, this.sessionHeaders);
     if (end !== null) x.setState(this.#takenEnds, true);
     return end;
+  }
+
+  /** As `takeEnd`, if no earlier end of the session is to be stored before it. */
+  takeFirstEnd(x: Exchange): SessionEnd | null {
+    const session = sessionOf(x, this.sessionHeaders);
+    return this.#ends.has(session) ? null : this.takeEnd(x);
   }
 
   /** What it had not written is lost, and a store in its memory with it. Its counters begin anew. */
