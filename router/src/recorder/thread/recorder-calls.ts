@@ -136,6 +136,9 @@ export async function recorderCalls(options: RecorderOptions) {
       await settled();
       expiry?.close();
       files?.close();
+      // The turns of the ends that it knows are to be stored before the next router reads the feed. A store that is away ends the feed too.
+      await recorded();
+      await feed.release().catch(() => {});
       return writer.close();
     },
   };

@@ -147,13 +147,13 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       }
       return results;
     },
-    /** Nothing is waited for any longer: the router stops. */
-    async feedStop(): Promise<void> {
-      await feed?.stop();
-    },
+    /** Nothing is waited for any longer: the router stops. Ends of sessions may still come. */
+    feedStop: (): void => feed?.deliveries.close(),
   };
   return {
     calls,
+    /** The last ends of sessions have come. */
+    release: async (): Promise<void> => own()?.release(feedNow()),
     /** What the ends of sessions need of the feed; without one no group has them. */
     ends: {
       isTaken: (name: SessionName, change: RewardChange): Promise<boolean> =>

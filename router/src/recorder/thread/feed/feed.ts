@@ -179,9 +179,9 @@ export class Feed {
     return this.#owner?.isLost === true;
   }
 
-  /** The router stops. */
-  async stop(): Promise<void> {
-    this.deliveries.close();
+  /** Nothing is written any more: another router may begin the feed. */
+  async release(nowMs: number): Promise<void> {
+    await this.#book.flush(nowMs);
     await this.#owner?.release();
   }
 
