@@ -56,7 +56,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
   let endedMembers: string[] = [];
   const begun = (): Feed => {
     if (feed === null) throw new Error('the feed has not begun');
-    if (feed.isLost) throw new Error('another router has taken this feed over');
+    feed.requireHeld();
     return feed;
   };
   /** null: no feed has begun, or another router has taken it over. */

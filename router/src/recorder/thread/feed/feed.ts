@@ -58,7 +58,7 @@ export class Feed {
     const { records } = writer.store;
     const owner = records.isShared ? new Owner(records, `feed/${options.name}/state`, router) : null;
     await owner?.claim();
-    const book = new Book(records, options);
+    const book = new Book(owner?.guarded(records) ?? records, options);
     await book.load(nowMs);
     const feed = new Feed(parts, book, owner);
     for (const group of book.groups.values()) {
@@ -179,6 +179,10 @@ export class Feed {
     return this.#owner?.isLost === true;
   }
 
+  requireHeld(): void {
+    this.#owner?.requireHeld();
+  }
+
   /** Nothing is written any more: another router may begin the feed. */
   async release(nowMs: number): Promise<void> {
     await this.#book.flush(nowMs);
@@ -187,10 +191,10 @@ export class Feed {
 
   /** Deadlines and leases that have passed. @returns sessions to stop */
   async tick(nowMs: number): Promise<readonly ChatName[]> {
+    await this.#owner?.beat(nowMs);
     this.deliveries.expire(nowMs);
     await this.#look([...this.#book.open], nowMs);
     await this.#book.prune(nowMs);
-    await this.#owner?.beat(nowMs);
     const cancelled = this.#cancelled;
     this.#cancelled = [];
     return cancelled;

@@ -40,10 +40,33 @@ test('a process that was silent for too long loses its feed, and leaves it to th
   records.write([{ table: 't', key: 'owner', value }], 1);
   const next = new Owner(records, 't', 'b');
   await next.claim();
-  await silent.beat(feedNow());
+  await assert.rejects(silent.beat(feedNow() + 3_000), /another router has taken this feed over/);
   assert.ok(silent.isLost);
   await silent.release();
   await next.beat(feedNow() + 3_000);
-  assert.ok(!next.isLost);
   assert.match(records.get('t', 'owner')!, /"owner":"b"/);
+});
+
+/** A record of the feed. */
+const change = { table: 't', key: 'group', value: 'x' };
+
+test('a process that was silent for so long that another may have the feed writes nothing before it has looked', async (t) => {
+  const records = new MemoryRecords();
+  const silent = new Owner(records, 't', 'a', { host: 'other', namespace: '', pid: 1 });
+  await silent.claim();
+  const guarded = silent.guarded(records);
+  await guarded.write([change], feedNow());
+  const { now } = performance;
+  t.mock.method(performance, 'now', () => now.call(performance) + 7_000);
+  // No other process took it.
+  await guarded.write([change], feedNow());
+  t.mock.method(performance, 'now', () => now.call(performance) + 14_000);
+  const next = new Owner(records, 't', 'b');
+  await next.claim();
+  await next.release();
+  await assert.rejects(
+    () => Promise.resolve(guarded.write([{ ...change, value: 'y' }], feedNow())),
+    /taken this feed over/,
+  );
+  assert.equal(records.get('t', 'group'), 'x');
 });

@@ -28,7 +28,8 @@ export class Owner {
   readonly #table: string;
   readonly #name: string;
   readonly #process: ProcessName;
-  #nextMs = 0;
+  /** When this process last said that it is there. */
+  #saidMs = 0;
   /** Another process has taken the feed over: this one was silent for too long. */
   isLost = false;
 
@@ -57,19 +58,40 @@ export class Owner {
     await this.#write();
   }
 
-  /** The router stops: another one need not wait. */
+  /** The router stops: another one need not wait. One that was silent for long sees by this claim that the feed was taken over. */
   async release(): Promise<void> {
     const now = await this.#read();
     if (now === null || !this.#isOurs(now)) return;
-    await this.#records.write([{ table: this.#table, key: 'owner', value: null }], feedNow());
+    await this.#put({ ...now, atMs: 0 });
   }
 
+  /** Rejects where another router has taken the feed over. */
   async beat(nowMs: number): Promise<void> {
-    if (this.isLost || nowMs < this.#nextMs) return;
-    this.#nextMs = nowMs + BEAT_MS;
+    this.requireHeld();
+    if (nowMs - this.#saidMs < BEAT_MS) return;
     const now = await this.#read();
     this.isLost = now !== null && !this.#isOurs(now);
-    if (!this.isLost) await this.#write();
+    this.requireHeld();
+    await this.#write();
+  }
+
+  requireHeld(): void {
+    if (this.isLost) throw new Error('another router has taken this feed over');
+  }
+
+  /** The records, for what the owner writes: after a time in which another router could take the feed over it looks first. */
+  guarded(records: RecordTables): RecordTables {
+    return {
+      isShared: records.isShared,
+      all: (table) => records.all(table),
+      get: (table, key) => records.get(table, key),
+      prune: (table, beforeMs) => records.prune(table, beforeMs),
+      write: async (changes, nowMs) => {
+        if (feedNow() - this.#saidMs >= GONE_MS) await this.beat(feedNow());
+        this.requireHeld();
+        await records.write(changes, nowMs);
+      },
+    };
   }
 
   #isOurs({ owner, process: its }: Claim): boolean {
@@ -89,8 +111,13 @@ export class Owner {
   }
 
   async #write(): Promise<void> {
-    const claim: Claim = { owner: this.#name, atMs: feedNow(), process: this.#process };
-    await this.#records.write([{ table: this.#table, key: 'owner', value: JSON.stringify(claim) }], claim.atMs);
+    const atMs = feedNow();
+    await this.#put({ owner: this.#name, atMs, process: this.#process });
+    this.#saidMs = atMs;
+  }
+
+  async #put(claim: Claim): Promise<void> {
+    await this.#records.write([{ table: this.#table, key: 'owner', value: JSON.stringify(claim) }], feedNow());
   }
 }
 
