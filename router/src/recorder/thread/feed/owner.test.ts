@@ -1,13 +1,19 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { hostname } from 'node:os';
-import { readlinkSync } from 'node:fs';
+import { readFileSync, readlinkSync } from 'node:fs';
 import { test } from 'node:test';
 import { MemoryRecords } from '../store/records.ts';
 import { feedNow } from './feed-clock.ts';
 import { Owner } from './owner.ts';
 
-const here = { host: hostname(), namespace: readlinkSync('/proc/self/ns/pid') };
+const here = {
+  host: hostname(),
+  boot: readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim(),
+  namespace: readlinkSync('/proc/self/ns/pid'),
+};
+/** A process of another machine. */
+const elsewhere = { host: 'other', boot: 'x', namespace: '', pid: 1 };
 /** A process that has ended. */
 const ended = (): number => spawnSync('true').pid;
 
@@ -33,7 +39,7 @@ test('a process that runs keeps its feed, also from a router of the same name', 
 
 test('a process that was silent for too long loses its feed, and leaves it to the other one', async () => {
   const records = new MemoryRecords();
-  const silent = new Owner(records, 't', 'a', { host: 'other', namespace: '', pid: 1 });
+  const silent = new Owner(records, 't', 'a', elsewhere);
   await silent.claim();
   const json = records.get('t', 'owner')!;
   const value = JSON.stringify({ ...(JSON.parse(json) as object), atMs: feedNow() - 10_000 });
@@ -52,7 +58,7 @@ const change = { table: 't', key: 'group', value: 'x' };
 
 test('a process that was silent for so long that another may have the feed writes nothing before it has looked', async (t) => {
   const records = new MemoryRecords();
-  const silent = new Owner(records, 't', 'a', { host: 'other', namespace: '', pid: 1 });
+  const silent = new Owner(records, 't', 'a', elsewhere);
   await silent.claim();
   const guarded = silent.guarded(records);
   await guarded.write([change], feedNow());
@@ -69,4 +75,33 @@ test('a process that was silent for so long that another may have the feed write
     /taken this feed over/,
   );
   assert.equal(records.get('t', 'group'), 'x');
+});
+
+test('a container of another machine with the same host name and process id is another process', async () => {
+  const records = new MemoryRecords();
+  const old = new Owner(records, 't', 'a', { ...here, boot: 'another machine', pid: process.pid });
+  await old.claim();
+  let nowMs = feedNow();
+  const beats = setInterval(() => void old.beat((nowMs += 2_000)), 100);
+  await assert.rejects(new Owner(records, 't', 'a').claim(), /has this feed: end it first/);
+  clearInterval(beats);
+});
+
+test('a process of another machine with the same host name is not taken for one that has ended here', async () => {
+  const records = new MemoryRecords();
+  const old = new Owner(records, 't', 'a', { ...here, boot: 'another machine', pid: ended() });
+  await old.claim();
+  let nowMs = feedNow();
+  const beats = setInterval(() => void old.beat((nowMs += 2_000)), 100);
+  await assert.rejects(new Owner(records, 't', 'a').claim(), /has this feed: end it first/);
+  clearInterval(beats);
+});
+
+test('of two that can not be told apart the later one has the feed, and the earlier one sees it', async () => {
+  const records = new MemoryRecords();
+  const [old, next] = [elsewhere, elsewhere].map((where) => new Owner(records, 't', 'a', where));
+  await old!.claim();
+  await next!.claim();
+  await assert.rejects(old!.beat(feedNow() + 3_000), /another router has taken this feed over/);
+  await next!.beat(feedNow() + 3_000);
 });

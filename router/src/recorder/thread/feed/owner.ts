@@ -1,4 +1,5 @@
-import { readlinkSync } from 'node:fs';
+import { randomUUID } from 'node:crypto';
+import { readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { RecordTables } from '../store/records.ts';
@@ -12,11 +13,16 @@ const GONE_MS = 3 * BEAT_MS;
 /** Where a process runs: only there its id means something. */
 interface ProcessName {
   readonly host: string;
+  /** Machines may have the same host name. */
+  readonly boot: string;
   readonly namespace: string;
   readonly pid: number;
 }
 
 interface Claim {
+  /** Random: no other owner has it. */
+  readonly id: string;
+  /** The name of the router. */
   readonly owner: string;
   readonly atMs: number;
   readonly process?: ProcessName;
@@ -28,6 +34,7 @@ export class Owner {
   readonly #table: string;
   readonly #name: string;
   readonly #process: ProcessName;
+  readonly #id = randomUUID();
   /** When this process last said that it is there. */
   #saidMs = 0;
   /** Another process has taken the feed over: this one was silent for too long. */
@@ -94,15 +101,16 @@ export class Owner {
     };
   }
 
-  #isOurs({ owner, process: its }: Claim): boolean {
-    return (
-      owner === this.#name && its !== undefined && isSamePlace(its, this.#process) && its.pid === this.#process.pid
-    );
+  #isOurs({ id }: Claim): boolean {
+    return id === this.#id;
   }
 
-  /** Its process is known to have ended: nothing needs to be waited for after a kill. */
-  #hasEnded({ process: its }: Claim): boolean {
-    return its !== undefined && isSamePlace(its, this.#process) && !isRunning(its.pid);
+  /** It is known to have ended: nothing needs to be waited for after a kill. */
+  #hasEnded({ owner, process: its }: Claim): boolean {
+    if (its === undefined || !isSamePlace(its, this.#process)) return false;
+    // The thread of this process that had it, or a process before it with the same id.
+    if (its.pid === this.#process.pid) return owner === this.#name;
+    return !isRunning(its.pid);
   }
 
   async #read(): Promise<Claim | null> {
@@ -112,7 +120,7 @@ export class Owner {
 
   async #write(): Promise<void> {
     const atMs = feedNow();
-    await this.#put({ owner: this.#name, atMs, process: this.#process });
+    await this.#put({ id: this.#id, owner: this.#name, atMs, process: this.#process });
     this.#saidMs = atMs;
   }
 
@@ -121,7 +129,8 @@ export class Owner {
   }
 }
 
-const isSamePlace = (a: ProcessName, b: ProcessName): boolean => a.host === b.host && a.namespace === b.namespace;
+const isSamePlace = (a: ProcessName, b: ProcessName): boolean =>
+  a.host === b.host && a.boot === b.boot && a.namespace === b.namespace;
 
 function isRunning(pid: number): boolean {
   try {
@@ -133,7 +142,16 @@ function isRunning(pid: number): boolean {
 }
 
 function thisProcess(): ProcessName {
-  return { host: hostname(), namespace: pidNamespace(), pid: process.pid };
+  return { host: hostname(), boot: bootId(), namespace: pidNamespace(), pid: process.pid };
+}
+
+/** '': the system has none. */
+function bootId(): string {
+  try {
+    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
+  } catch {
+    return '';
+  }
 }
 
 /** Containers of one machine may have the same host name, and other processes with the same ids. '': the system has no namespaces. */
