@@ -86,3 +86,36 @@ test('groups of requests that were refused take no places', async (t) => {
   }
   assert.equal((await scene.turn('s', 'e')).status, 200);
 });
+
+test('requests that fail at their engine keep no place for their group', async (t) => {
+  const options = { groupSize: 1, maxPendingGroups: 1 };
+  const scene = await startFeedScene(t, options, { router: { policy: 'rollout' } });
+  // Its session key is in the body, so its group begins with its turn only.
+  const turn = (name: string, more: object = {}) =>
+    scene.post('/generate', { text: 'Ten', routing_key: name, ...more }, { 'x-turnout-group': name });
+  for (const name of ['a', 'b', 'c']) {
+    const { status, text } = await turn(name, { sampling_params: 'wrong' });
+    assert.equal(status, 400, text);
+    assert.ok(!text.includes('feed_full'), text);
+    await until('there is room', async () => (await scene.post('/groups', { group: name, size: 1 })).status === 200);
+    assert.equal((await scene.post(`/groups/${name}/close`, {})).status, 200);
+  }
+  const { status, text } = await turn('d');
+  assert.equal(status, 200, text);
+  const { open } = await scene.stats();
+  assert.equal(open, 1);
+  assert.equal((await turn('e')).status, 429);
+});
+
+test('a request that fails leaves its place to another one of its group', async (t) => {
+  const options = { groupSize: 2, maxPendingGroups: 1 };
+  const scene = await startFeedScene(t, options, { router: { policy: 'rollout' }, sim: { stepBaseMs: 20 } });
+  const turn = (name: string, more: object = {}) =>
+    scene.post('/generate', { text: 'Ten', routing_key: name, ...more }, { 'x-turnout-group': 'g' });
+  const slow = turn('a', { sampling_params: { max_new_tokens: 40, ignore_eos: true } });
+  await until('it is in flight', () => scene.router.pipeline.inFlight.size === 1);
+  assert.equal((await turn('b', { sampling_params: 'wrong' })).status, 400);
+  assert.equal((await scene.turn('other', 'other')).status, 429, 'the first one still holds the place');
+  assert.equal((await slow).status, 200);
+  await until('its group has begun', async () => (await scene.stats()).open === 1);
+});

@@ -31,8 +31,10 @@ export class FeedGate {
   readonly #known = new Map<string, 'admitted' | 'cancelled'>();
   /** Names of sessions that have ended. Their next requests ask the thread whether their groups are over. The oldest first. */
   readonly #ended = new Set<string>();
-  /** Requests whose session is not known yet, and by which a group may begin. */
-  readonly #announcing: StateKey<true> = {};
+  /** Requests whose session is not known yet, and by which a group may begin: the key of its name. */
+  readonly #announcing: StateKey<string> = {};
+  /** How many of them are in flight, by that key. */
+  readonly #inFlight = new Map<string, number>();
   /** Requests that wait for room, and what wakes each. */
   readonly #held = new Map<Exchange, () => void>();
 
@@ -60,13 +62,15 @@ export class FeedGate {
     if (invalid !== null) throw refused('bad_request', invalid);
     const key = tenantKey(x.tenant, session);
     if (session !== '' && this.#isKnown(x.tenant, session)) return null;
+    // Its client has left: no group begins for it.
+    if (x.outcome !== null) return null;
+    if (session === '') this.#announce(x);
     const size = x.head.get('x-turnout-group-size');
     const entry = { tenant: x.tenant, session, group: groupOf(x), size: size === undefined ? null : Number(size) };
     for (let isAgain = false; ; isAgain = true) {
       const verdict: FeedVerdict = await this.#parts.thread.ask('feedAdmit', { ...entry, isAgain });
       if (verdict.kind === 'admitted' || verdict.kind === 'cancelled') this.#remember(key, verdict.kind);
       if (verdict.kind === 'admitted') {
-        if (session === '') x.setState(this.#announcing, true);
         if (verdict.isPast) {
           this.#ended.delete(session);
           this.#parts.onPast(session);
@@ -77,7 +81,6 @@ export class FeedGate {
       if (verdict.kind === 'invalid') throw refused('bad_request', verdict.message);
       if (this.#parts.options.whenFull === 'refuse') throw refused('feed_full', verdict.message);
       if (x.outcome === null) await new Promise<void>((wake) => this.#held.set(x, wake));
-      // Its client has left: no group begins for it.
       if (x.outcome !== null) return null;
     }
   }
@@ -98,12 +101,26 @@ export class FeedGate {
     this.#wakeAll();
   }
 
-  /** The request is over: it waits no more. One that reached no engine begins no group. */
+  /** The request is over: it waits no more, and begins no group if it left no turn. */
   finished(x: Exchange): void {
     this.#held.get(x)?.();
     this.#held.delete(x);
-    if (x.outcome === 'refused' && x.state(this.#announcing) === true)
-      this.#parts.thread.tell('feedNotBegun', { tenant: x.tenant, name: groupOf(x) });
+    const key = x.state(this.#announcing);
+    if (key === null) return;
+    const left = this.#inFlight.get(key)! - 1;
+    if (left > 0) return void this.#inFlight.set(key, left);
+    this.#inFlight.delete(key);
+    const name = { tenant: x.tenant, name: groupOf(x) };
+    // The thread gets the turns of a truncated response first: the plugins that record them may learn of the end after this one.
+    queueMicrotask(() => this.#parts.thread.tell('feedNotBegun', name));
+  }
+
+  #announce(x: Exchange): void {
+    const name = groupOf(x);
+    if (name === '') return;
+    const key = tenantKey(x.tenant, name);
+    x.setState(this.#announcing, key);
+    this.#inFlight.set(key, (this.#inFlight.get(key) ?? 0) + 1);
   }
 
   /** Sessions that have ended, by the words of their clients. */

@@ -18,12 +18,22 @@ export class Admissions {
   /** Sessions that may join a group by their turns: the last try of each. */
   readonly #joining = new Map<string, Promise<void>>();
   readonly #announced = new AnnouncedGroups();
+  readonly #recorded: () => Promise<unknown>;
   readonly #onCancelled: (name: ChatName, nowMs: number) => void;
 
-  /** @param onCancelled a session goes on that its group does not wait for, and only its turn tells which it is */
-  constructor(book: Book, options: FeedOptions, onCancelled: (name: ChatName, nowMs: number) => void) {
+  /**
+   * @param recorded resolves when the turns that ended before the call are known
+   * @param onCancelled a session goes on that its group does not wait for, and only its turn tells which it is
+   */
+  constructor(
+    book: Book,
+    options: FeedOptions,
+    recorded: () => Promise<unknown>,
+    onCancelled: (name: ChatName, nowMs: number) => void,
+  ) {
     this.#book = book;
     this.#options = options;
+    this.#recorded = recorded;
     this.#onCancelled = onCancelled;
   }
 
@@ -71,17 +81,23 @@ export class Admissions {
     if (group !== null && isWaiting(group)) return wrongSize(group, size) ?? admitted;
     const wanted = size ?? group?.size ?? this.#options.groupSize;
     if (wanted === null) return NO_SIZE;
-    if (group === null && !this.#announced.hasPlace(key)) {
-      if (this.#isFull(nowMs)) return this.#full(isAgain);
+    if (group === null) {
+      if (!this.#announced.hasPlace(key) && this.#isFull(nowMs)) return this.#full(isAgain);
       this.#announced.keepPlace(key, nowMs);
     }
     this.#announced.announce(key, wanted);
     return admitted;
   }
 
-  /** A request that announced the group was refused: no turn of it comes. */
-  notBegun(tenant: string, name: string): void {
-    this.#announced.freePlace(tenantKey(tenant, name));
+  /** No request that announced the group is in flight any more: if none of them left a turn, the group does not begin. */
+  async notBegun(tenant: string, name: string): Promise<void> {
+    const key = tenantKey(tenant, name);
+    const place = this.#announced.placeOf(key);
+    if (place === null) return;
+    await this.#recorded();
+    await Promise.all(this.#joining.values());
+    // Another request may have announced it meanwhile.
+    if (this.#announced.placeOf(key) === place) this.#announced.freePlace(key);
   }
 
   /** While the store is away, a session that its group did not wait for is not known. */

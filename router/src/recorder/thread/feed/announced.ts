@@ -3,6 +3,11 @@ const PLACE_MS = 600_000;
 /** So many names have known sizes. */
 const MAX_NAMES = 100_000;
 
+interface Place {
+  /** Unix ms. */
+  readonly untilMs: number;
+}
+
 /**
  * Groups that may begin: a request with their name is on its way, and its session key is in the body. Only its turn tells whether the session
  * is a new one, so the group begins with the turn. Until then it has a place among the groups that may be pending.
@@ -10,8 +15,8 @@ const MAX_NAMES = 100_000;
 export class AnnouncedGroups {
   /** By tenant and name. The oldest first. */
   readonly #sizes = new Map<string, number>();
-  /** Until when each has a place (Unix ms). The oldest first. */
-  readonly #places = new Map<string, number>();
+  /** The oldest first. */
+  readonly #places = new Map<string, Place>();
 
   announce(key: string, size: number): void {
     this.#sizes.delete(key);
@@ -29,7 +34,12 @@ export class AnnouncedGroups {
   /** A name that is announced again keeps its place. */
   keepPlace(key: string, nowMs: number): void {
     this.#places.delete(key);
-    this.#places.set(key, nowMs + PLACE_MS);
+    this.#places.set(key, { untilMs: nowMs + PLACE_MS });
+  }
+
+  /** Another one after each request that announces the name; null: it has none. */
+  placeOf(key: string): Place | null {
+    return this.#places.get(key) ?? null;
   }
 
   hasPlace(key: string): boolean {
@@ -42,7 +52,7 @@ export class AnnouncedGroups {
   }
 
   places(nowMs: number): number {
-    for (const [key, untilMs] of this.#places) {
+    for (const [key, { untilMs }] of this.#places) {
       if (untilMs > nowMs) break;
       this.#places.delete(key);
     }

@@ -71,8 +71,8 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       feed = begun;
     },
     feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admissions.admit(entry, feedNow()),
-    /** A request that announced a group was refused. */
-    feedNotBegun: ({ tenant, name }: { tenant: string; name: string }): void =>
+    /** No request that announced the group is in flight any more. */
+    feedNotBegun: async ({ tenant, name }: { tenant: string; name: string }): Promise<void> =>
       own()?.admissions.notBegun(tenant, name),
     feedDeclare: (group: { tenant: string; name: string; size: number; sessions: readonly string[] }) =>
       begun().admissions.declare(group, feedNow()),

@@ -48,7 +48,7 @@ export class Feed {
     this.#owner = owner;
     this.#parts = parts;
     this.#book = book;
-    this.admissions = new Admissions(book, parts.options, (name, nowMs) => this.#stop(name, nowMs));
+    this.admissions = new Admissions(book, parts.options, parts.recorded, (name, nowMs) => this.#stop(name, nowMs));
     const rows = { ...parts, store: parts.writer.store, book };
     this.deliveries = new Deliveries(book, parts.options, (group) => deliveredGroup(group, rows));
   }
