@@ -41,6 +41,7 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
   const builtIns: BuiltIns = {
     ...recorderPlugins(recorder, {
       inFlight: () => inFlight,
+      isDraining: () => parts.ports.data.isDraining,
       endSession: (session) => void parts.choosing.control.endSession(session),
     }),
     'rollout-fields': async () => (await import('../rollout-fields/index.ts')).rolloutFields,

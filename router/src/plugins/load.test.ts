@@ -5,7 +5,8 @@ import { folderOf, moduleOf } from '../../test/harness/plugin-module.ts';
 import { recorderPlugins } from '../recorder/tap/recorder.ts';
 import { loadPlugin } from './load.ts';
 
-const load = (entry: string) => loadPlugin(entry, recorderPlugins(null, { inFlight: () => [], endSession: () => {} }));
+const load = (entry: string) =>
+  loadPlugin(entry, recorderPlugins(null, { inFlight: () => [], isDraining: () => false, endSession: () => {} }));
 
 /** Loads an entry as a router that was started in this folder. */
 async function loadIn(t: TestContext, folder: string, entry: string) {

@@ -119,3 +119,19 @@ test('a request that fails leaves its place to another one of its group', async 
   assert.equal((await slow).status, 200);
   await until('its group has begun', async () => (await scene.stats()).open === 1);
 });
+
+test('a router that drains refuses held requests: no consumer can ack any more', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1, maxPendingGroups: 1, whenFull: 'hold' });
+  await scene.turn('a', 'g0');
+  const body = '{"text":"Ten"}';
+  const headers = { 'x-session-id': 'held', 'x-turnout-group': 'held' };
+  const held = fetch(`${scene.router.url}/generate`, { method: 'POST', body, headers });
+  const isHeld = async (): Promise<boolean> =>
+    (await scene.get('/metrics')).text.includes('turnout_feed_held_requests 1\n');
+  await until('it is held', isHeld);
+  const beganMs = performance.now();
+  await scene.router.close(20_000);
+  assert.ok(performance.now() - beganMs < 10_000, 'the drain does not wait for it');
+  const { status, headers: got } = await held;
+  assert.deepEqual([status, got.get('x-turnout-error'), got.get('retry-after')], [503, 'shutting_down', '1']);
+});

@@ -289,7 +289,7 @@ function endIn(x: Exchange, sessionHeaders: readonly string[]): SessionEnd | nul
 /** The built-in plugins that record tokens. @param recorder null: none of the options asks for one */
 export const recorderPlugins = (
   recorder: Recorder | null,
-  requests: Pick<GateParts, 'inFlight' | 'endSession'>,
+  requests: Pick<GateParts, 'inFlight' | 'isDraining' | 'endSession'>,
 ): BuiltIns => ({
   feed: async () => (await import('./feed/index.ts')).feed(recorder, requests),
   'chat-sessions': async () => (await import('./chat-sessions/index.ts')).chatSessions(recorder),

@@ -1,5 +1,6 @@
 import { groupOf, sessionOf } from '../../../classify/routing-keys.ts';
 import type { Exchange } from '../../../exchange.ts';
+import { shuttingDown } from '../../../forward/errors.ts';
 import { RouterError } from '../../../kit/errors.ts';
 import type { StateKey } from '../../../phases/exchange-view.ts';
 import { Refused } from '../../../plugin.ts';
@@ -18,6 +19,8 @@ export interface GateParts {
   readonly options: FeedOptions;
   readonly sessionHeaders: readonly string[];
   readonly inFlight: () => Iterable<Exchange>;
+  /** The router stops: no consumer reaches it any more. */
+  readonly isDraining: () => boolean;
   /** A session goes on whose group is over, or does not wait for it. */
   readonly onPast: (session: string) => void;
   /** The policies keep no place for the session any longer. */
@@ -80,6 +83,7 @@ export class FeedGate {
       if (verdict.kind === 'cancelled') throw refused('session_cancelled', verdict.message);
       if (verdict.kind === 'invalid') throw refused('bad_request', verdict.message);
       if (this.#parts.options.whenFull === 'refuse') throw refused('feed_full', verdict.message);
+      if (this.#parts.isDraining()) throw new Refused(shuttingDown());
       if (x.outcome === null) await new Promise<void>((wake) => this.#held.set(x, wake));
       if (x.outcome !== null) return null;
     }
@@ -91,6 +95,11 @@ export class FeedGate {
     if (session === '' && x.isGeneration && groupOf(x) !== '') throw refused('bad_request', NO_SESSION);
     if (session === '' || this.#known.get(tenantKey(x.tenant, session)) !== 'cancelled') return;
     throw refused('session_cancelled', CANCELLED);
+  }
+
+  /** Requests that wait for room get none any more. */
+  drain(): void {
+    this.#wakeAll();
   }
 
   /** @param stats the state of the feed after groups were acked or dropped */

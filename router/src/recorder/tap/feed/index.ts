@@ -21,7 +21,7 @@ const PAST =
 /** Groups of finished sessions for a trainer: see docs/guides/feed.md. */
 export const feed = (
   recorder: Recorder | null,
-  requests: Pick<GateParts, 'inFlight' | 'endSession'>,
+  requests: Pick<GateParts, 'inFlight' | 'isDraining' | 'endSession'>,
 ): PluginDefinition<FeedOptions> => ({
   name: 'feed',
   options: feedOptions,
@@ -45,6 +45,7 @@ export const feed = (
     let isTicking = false;
     let isFailing = false;
     const tick = async (): Promise<void> => {
+      if (requests.isDraining()) gate.drain();
       if (isTicking || recorder.restarts.isAway) return;
       isTicking = true;
       try {
