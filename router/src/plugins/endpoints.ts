@@ -1,7 +1,7 @@
 import { type Context, Hono, type Next } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import { isGeneration } from '../engines/generation.ts';
-import type { Plugin } from '../plugin.ts';
+import { type Plugin, Refused } from '../plugin.ts';
 import { messageOf } from '../config/user-module.ts';
 import { pluginFailed } from '../phases/plugin-failed.ts';
 import { type GuardOptions, type OnPluginFault, inTime } from '../phases/guard.ts';
@@ -86,8 +86,9 @@ export class PluginEndpoints {
       if (answer instanceof Response || hasPassedOn) return answer as Response;
       throw new TypeError(`${c.req.method} ${c.req.path} has to answer with a Response`);
     } catch (error) {
-      this.#onFault(plugin, 'routes', error, ++this.#faults);
-      const { message, code, status, retryAfterSecs } = pluginFailed(plugin, error);
+      const isRefusal = error instanceof Refused;
+      if (!isRefusal) this.#onFault(plugin, 'routes', error, ++this.#faults);
+      const { message, code, status, retryAfterSecs } = isRefusal ? error.refusal : pluginFailed(plugin, error);
       const after = retryAfterSecs > 0 ? { 'retry-after': String(retryAfterSecs) } : {};
       const fields = { 'x-turnout-error': code, ...after };
       return c.json({ error: message, code }, status as ContentfulStatusCode, fields);

@@ -1,5 +1,7 @@
 import { getHeapStatistics } from 'node:v8';
 import type { Transferable } from 'node:worker_threads';
+import { RouterError } from '../../kit/errors.ts';
+import { Refused } from '../../plugin.ts';
 import { type Answer, type Argument, ThreadEnded, WorkerThread } from '../../threads/worker-thread.ts';
 import type { CaptureOptions } from '../thread/capture/capture-calls.ts';
 import { clientCalls } from '../shared/client-calls.ts';
@@ -72,6 +74,13 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
   ): Promise<Answer<RecorderCalls[N]>> {
     await this.completes();
     return this.ask(name, argument);
+  }
+
+  /** For readers of the record that need all of these turns. Rejects with a refusal while the store fails and lacks some of them. */
+  async requireStored(turns: Argument<RecorderCalls['notStored']>): Promise<void> {
+    const problem = await this.read('notStored', turns);
+    if (problem !== null)
+      throw new Refused(new RouterError('capture_failed', `Not all turns can be read: ${problem}.`));
   }
 
   /** @returns the number of a new capture, export or delivery: no thread that is started later has it again */

@@ -64,7 +64,8 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     const { limit, after, since: sinceMs, format, tenant: whose, ...rest } = asked.data;
     const { min_reward: minReward, max_reward: maxReward, ...marks } = rest;
     const query = { ...marks, minReward, maxReward, sinceMs, tenant: tenantFor(c, whose) };
-    if (format === undefined) return sendJson(c, await thread.read('sessionsJson', { ...query, after, limit }));
+    await thread.requireStored({ session: query.session, group: query.group, tenant: query.tenant });
+    if (format === undefined) return sendJson(c, await thread.ask('sessionsJson', { ...query, after, limit }));
     if (c.req.query('limit') !== undefined || after !== undefined) {
       const error = 'An export is whole: "limit" and "after" are for lists, without "format".';
       return c.json({ error, code: 'bad_request' }, 400);
@@ -83,7 +84,8 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     const asked = checkInput(justTenant, c.req.query());
     if (asked.problem !== null) return wrong(c, asked.problem);
     const question = { session: boundedKey(session), tenant: tenantFor(c, asked.data.tenant) };
-    const bytes = await thread.read('metricsJson', question);
+    await thread.requireStored(question);
+    const bytes = await thread.ask('metricsJson', question);
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
 
@@ -91,8 +93,9 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     const asked = checkInput(turnsPage, query);
     if (asked.problem !== null) return wrong(c, asked.problem);
     const { limit, after, texts, tenant: whose } = asked.data;
-    const question = { session: boundedKey(session), limit, after, texts, tenant: tenantFor(c, whose) };
-    const bytes = await thread.read('turnsJson', question);
+    const name = { session: boundedKey(session), tenant: tenantFor(c, whose) };
+    await thread.requireStored(name);
+    const bytes = await thread.ask('turnsJson', { ...name, limit, after, texts });
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
   routes.get('/trajectories/:session{.+}', (c) => {
@@ -125,7 +128,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
 /** The next piece is made when the last one is on its way. null: there are too many exports already. */
 async function exportStream(thread: RecorderThread, order: ExportOrder): Promise<ReadableStream<Uint8Array> | null> {
   const { id } = order;
-  if (!(await thread.read('exportBegin', order))) return null;
+  if (!(await thread.ask('exportBegin', order))) return null;
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {

@@ -116,7 +116,8 @@ function addRoutes(app: Hono, thread: RecorderThread): void {
     if (refusal !== null) return refusal;
     const wish = readWish(await c.req.text());
     if (typeof wish === 'string') return c.json({ error: wish, code: 'bad_request' }, 400);
-    const bytes = await thread.read('chatSamples', { ...nameOf(c), ...wish });
+    await thread.requireStored(nameOf(c));
+    const bytes = await thread.ask('chatSamples', { ...nameOf(c), ...wish });
     // miles' drivers show the text as it is.
     if (typeof bytes === 'string') return c.text(bytes, 422);
     return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/octet-stream' });

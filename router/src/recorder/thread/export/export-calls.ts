@@ -1,5 +1,5 @@
 import type { TurnWriter } from '../store/writer.ts';
-import { type SessionQuery, turnBytes, turnsOf } from '../store/store.ts';
+import { type SessionQuery, type TurnFilter, turnBytes, turnsOf } from '../store/store.ts';
 import type { SessionName, Turn } from '../../shared/turn.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import type { ExportFormat } from '../../shared/export-formats.ts';
@@ -48,6 +48,11 @@ export function exportCalls(
     return turnsOf(store, session, tenant);
   };
   return {
+    /** Why what is read of these turns would not be all; null: it would. */
+    async notStored(turns: Pick<TurnFilter, 'session' | 'tenant' | 'group'>): Promise<string | null> {
+      await recorded();
+      return writer.notStored(turns);
+    },
     /** A page of sessions. */
     async sessionsJson(query: SessionQuery): Promise<Uint8Array> {
       await recorded();

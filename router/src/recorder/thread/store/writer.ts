@@ -1,7 +1,7 @@
 import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type LearnedVersion, areAllNamed, completed } from '../../../weights/version-spans.ts';
 import { PendingTurns } from './pending-turns.ts';
-import type { TrajectoryStore } from './store.ts';
+import type { TrajectoryStore, TurnFilter } from './store.ts';
 
 /** Turns that come within this time are written together. */
 const GATHER_MS = 50;
@@ -165,10 +165,23 @@ export class TurnWriter {
     );
   }
 
-  /** Throws while the store fails and lacks turns of the session: what is read of it would not be all. */
+  /** Why the store can't show all of these turns: it fails, and lacks some. null: it has them. Fields that are left out do not filter. */
+  notStored({ session, tenant, group }: Pick<TurnFilter, 'session' | 'tenant' | 'group'>): string | null {
+    if (this.#lastError === '') return null;
+    const lacks = this.#pending.all.some(
+      (turn) =>
+        (session === undefined || turn.session === session) &&
+        (tenant === undefined || turn.tenant === tenant) &&
+        (group === undefined || turn.group === group),
+    );
+    const of = session === undefined ? '' : ` of session '${session}'`;
+    return lacks ? `turns${of} are not stored yet: ${this.#lastError}` : null;
+  }
+
+  /** Throws if what is read of the session would not be all. */
   requireAll({ session, tenant }: SessionName): void {
-    if (this.#lastError !== '' && this.waiting(session, tenant).length > 0)
-      throw new Error(`turns of session '${session}' are not stored yet: ${this.#lastError}`);
+    const problem = this.notStored({ session, tenant });
+    if (problem !== null) throw new Error(problem);
   }
 
   /**
