@@ -20,6 +20,10 @@ interface Followed {
   readonly x: Exchange;
   /** Of the present attempt; null: not sent yet. */
   by: SampledBy | null;
+  /** Snapshots of the parts that it continued; null: one of them is not known. */
+  earlier: readonly string[] | null;
+  /** How many of its `seams` are known here. */
+  seams: number;
   /** What the client calls the model; '': it does not say. */
   name: string;
   isLabelled: boolean;
@@ -52,6 +56,7 @@ export class PolicyVersion {
       requestBody: (x: Exchange, body, worker) => this.#sent(x, body, worker),
       responseHead: (x, head) => this.#head(x, head),
       observeResponse: (x, head) => this.#names(x, head),
+      attemptFailed: (x) => this.#failed(x),
       finished: (x) => this.#finished(x),
     };
     const labelled: Plugin = {
@@ -69,6 +74,8 @@ export class PolicyVersion {
     const followed = x.state(this.#followed) ?? {
       x,
       by: null,
+      earlier: [],
+      seams: 0,
       name: '',
       isLabelled: false,
       whole: null,
@@ -82,6 +89,17 @@ export class PolicyVersion {
     );
     this.#open.set(followed.by, followed);
     return body;
+  }
+
+  /** A part that ended with tokens stays in the response. */
+  #failed(x: ExchangeView): void {
+    const followed = x.state(this.#followed);
+    if (followed === null || followed.by === null) return;
+    const { by, earlier } = followed;
+    this.#open.delete(by);
+    if (x.seams.length === followed.seams) return;
+    followed.seams = x.seams.length;
+    followed.earlier = earlier === null || by.known.length === 0 ? null : [...earlier, ...by.known];
   }
 
   #named(x: ExchangeView, body: Buffer): Buffer {
@@ -144,8 +162,9 @@ export class PolicyVersion {
     if (by === null || by.newest === null) return;
     // The head of a whole response comes at its end.
     if (!head.isEventStream) followed!.whole = by.newest;
-    const snapshots = by.known.join(', ');
-    if (snapshots !== '') head.add(`x-turnout-snapshot: ${snapshots}\r\n`);
+    const { earlier } = followed!;
+    if (earlier === null || by.known.length === 0) return;
+    head.add(`x-turnout-snapshot: ${[...new Set([...earlier, ...by.known])].join(', ')}\r\n`);
   }
 
   #observer(x: ExchangeView): ResponseObserver | null {
