@@ -199,7 +199,7 @@ export const errorTable = {
     status: 503,
     isRetryable: true,
     retryAfterSecs: 1,
-    meaning: 'Turns cannot be stored: --capture-required is set, or what is read would lack them.',
+    meaning: 'Turns cannot be stored: --capture-required is set, or a call needs the store.',
     advice: 'Check the disk or the store; see the log.',
   },
   overloaded: {

@@ -115,6 +115,31 @@ test('ends of sessions that come while the store is away are stored when it is b
   assert.match(text, /"reward":1/, 'the outcome is stored with the turns');
 });
 
+test('acks and rewards that the store does not take are to be sent again', async (t) => {
+  const server = await startRespServer(t);
+  const scene = await startFeedScene(t, { groupSize: 1 }, { router: { store: server.url } });
+  for (const session of ['a', 'b']) {
+    await scene.turn(session, session);
+    await scene.finish(session);
+  }
+  const [group] = await scene.take('wait_secs=20&max_groups=1');
+  await server.stop();
+  const calls = [
+    ['/feed/renew', { leases: [group!.lease] }],
+    ['/feed/ack', { leases: [group!.lease] }],
+    ['/trajectories/b/reward', { reward: 1 }],
+  ] as const;
+  for (const [path, body] of calls) {
+    const { status, text } = await scene.post(path, body);
+    assert.deepEqual([status, text.includes('"code":"capture_failed"')], [503, true], `${path}: ${text}`);
+  }
+  await server.start();
+  await until('the ack is kept', async () => (await scene.post('/feed/ack', calls[1][1])).status === 200);
+  await until('the reward is kept', async () => (await scene.post(...calls[2])).status === 200);
+  const [other] = await scene.take('wait_secs=20');
+  assert.deepEqual([other?.group, other?.rows[0]?.reward], ['b', 1]);
+});
+
 test('the later reward of a session counts, also where an earlier end waits for the store', async (t) => {
   const server = await startRespServer(t);
   const scene = await startFeedScene(t, { groupSize: 1 }, { router: { store: server.url } });

@@ -3,7 +3,11 @@ import * as z from 'zod';
 import { boundedKey } from '../../../classify/routing-keys.ts';
 import { checkInput, checkJson } from '../../../config/check-input.ts';
 import type { Exchange } from '../../../exchange.ts';
+import { messageOf } from '../../../config/user-module.ts';
 import { type ErrorCode, RouterError } from '../../../kit/errors.ts';
+
+import { Refused } from '../../../plugin.ts';
+import { ThreadEnded } from '../../../threads/worker-thread.ts';
 import { MAX_GROUP_SIZE } from '../../shared/feed.ts';
 import type { FeedTake } from '../../thread/feed/feed-calls.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
@@ -72,12 +76,9 @@ export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
       const asked = checkJson(claims, await c.req.text());
       if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
       const { leases, lease_secs: secs = null } = asked.data;
-      const results = await thread.ask('feedClaims', {
-        leases,
-        tenant: tenantFor(c, c.req.query('tenant')),
-        act,
-        leaseSecs: secs,
-      });
+      const tenants = tenantFor(c, c.req.query('tenant'));
+      const asking = thread.ask('feedClaims', { leases, tenant: tenants, act, leaseSecs: secs });
+      const results = await asking.catch(notKept);
       const lost = leases.filter((_, i) => results[i] !== 'acked');
       const status = lost.length === 0 ? 200 : 409;
       const said = { [`${act}ed`]: leases.length - lost.length, lost };
@@ -129,11 +130,8 @@ export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
   routes.post('/trajectories/:session{.+}/reward', async (c) => {
     const session = boundedKey(c.req.param('session'));
     const body = new Uint8Array(await c.req.arrayBuffer());
-    const { code, message } = await thread.ask('feedReward', {
-      session,
-      tenant: tenantFor(c, c.req.query('tenant')),
-      body,
-    });
+    const asking = thread.ask('feedReward', { session, tenant: tenantFor(c, c.req.query('tenant')), body });
+    const { code, message } = await asking.catch(notKept);
     return code === null ? c.json({ session }) : refuse(c, code, message);
   });
 }
@@ -145,6 +143,12 @@ function refuse(c: Context, code: ErrorCode, message: string): Response {
   const { status, retryAfterSecs } = new RouterError(code, message);
   const after = retryAfterSecs > 0 ? { 'retry-after': String(retryAfterSecs) } : {};
   return c.json({ error: message, code }, status as 400, { 'x-turnout-error': code, ...after });
+}
+
+/** The store is away, or another router has taken the feed over: the client may try again. */
+function notKept(error: unknown): never {
+  if (error instanceof ThreadEnded) throw error;
+  throw new Refused(new RouterError('capture_failed', `The feed can't store this now: ${messageOf(error)}.`));
 }
 
 /** Groups as soon as there are some. A consumer that disconnects gives those back that were not sent. */
