@@ -231,6 +231,39 @@ test('one turn that no store takes does not hold up the others', async () => {
   await writer.close();
 });
 
+test('a store that comes back while turns are tried one by one gets all of them', async () => {
+  const store = new FickleStore();
+  const writer = new TurnWriter(store, 1e9, 5);
+  const [first, second, third] = [turnOf(), turnOf(), turnOf()];
+  let tries = 0;
+  // The batch, the first turn and the second one.
+  store.refuses = () => ++tries <= 3;
+  for (const turn of [first, second, third]) writer.put(turn);
+  await until('nothing is pending', () => writer.state.pending === 0);
+  assert.deepEqual(writer.state, { ...FRESH, stored: 3 });
+  await writer.close();
+});
+
+test('a full disk that still takes a small turn loses no large one', async () => {
+  const store = new FickleStore();
+  const writer = new TurnWriter(store, 1e9, 5);
+  const full = Object.assign(new Error('database or disk is full'), { errcode: 13 });
+  let tries = 0;
+  let isFull = true;
+  const put = store.put.bind(store);
+  store.put = (turns) => {
+    tries++;
+    if (isFull && turns.some(({ answer }) => answer !== null)) throw full;
+    put(turns);
+  };
+  for (const turn of [turnOf({ answer: new Uint8Array(9) }), turnOf()]) writer.put(turn);
+  await until('it was tried again', () => tries > 3);
+  isFull = false;
+  await until('nothing is pending', () => writer.state.pending === 0);
+  assert.deepEqual(writer.state, { ...FRESH, stored: 2 });
+  await writer.close();
+});
+
 test('what a store does not take at the very end is counted', async () => {
   const store = new FickleStore();
   const writer = new TurnWriter(store);

@@ -20,6 +20,8 @@ export const PENDING_BYTES = 67_108_864;
 const MAX_AMENDMENTS = 100_000;
 /** How many turns are tried one by one before a store that takes none of them counts as still failing. */
 const TRIALS = 3;
+/** SQLite's codes for a file that takes no turn now: busy, locked, I/O error, full. A small turn may fit on a disk where a large one does not. */
+const OF_STORE: ReadonlySet<number> = new Set([5, 6, 10, 13]);
 
 export interface WriterState {
   readonly stored: number;
@@ -72,6 +74,8 @@ export class TurnWriter {
   /** Turns whose engines are asked for versions, by ticket and id. */
   readonly #unnamed = new Map<number, Map<string, TurnAmendment>>();
   #lastError = '';
+  /** The last failed write says nothing about its turns. */
+  #isOfStore = false;
 
   constructor(store: TrajectoryStore, limitBytes = PENDING_BYTES, retryMs = RETRY_MS) {
     this.store = store;
@@ -287,18 +291,33 @@ export class TurnWriter {
     for (const { told } of meant) told(isStored);
   }
 
-  /** Tries turns one by one: if the store takes others, the refused ones are dropped. @returns how many turns do not wait any more */
+  /**
+   * Tries turns one by one. A store that takes one may have come back only now, so those that it refused before are tried again; what it
+   * refuses then is dropped. @returns how many turns do not wait any more
+   */
   async #writeSome(): Promise<number> {
-    const refused = new Set<Turn>();
+    const refused: Turn[] = [];
     for (const turn of this.#pending.all.slice(0, TRIALS)) {
       if (await this.#try(() => this.store.put([turn]))) {
-        this.#lose(this.#pending.remove(refused));
         this.#wrote([turn]);
-        return refused.size + 1;
+        return 1 + (await this.#writeAgain(refused));
       }
-      refused.add(turn);
+      if (this.#isOfStore) return 0;
+      refused.push(turn);
     }
     return 0;
+  }
+
+  /** @returns how many of them do not wait any more */
+  async #writeAgain(refused: readonly Turn[]): Promise<number> {
+    for (const [i, turn] of refused.entries()) {
+      if (await this.#try(() => this.store.put([turn]))) this.#wrote([turn]);
+      else if (this.#isOfStore) return i;
+      else this.#lose(this.#pending.remove(new Set([turn])));
+    }
+    // It takes others.
+    this.#lastError = '';
+    return refused.length;
   }
 
   async #try(write: () => void | Promise<void>): Promise<boolean> {
@@ -307,6 +326,7 @@ export class TurnWriter {
       this.#lastError = '';
       return true;
     } catch (error) {
+      this.#isOfStore = OF_STORE.has(((error as { errcode?: number }).errcode ?? 0) & 0xff);
       this.#lastError = (error as Error).message || 'the store failed';
       this.#tell(() => true, false);
       return false;
