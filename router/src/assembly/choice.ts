@@ -53,7 +53,7 @@ export async function startChoice(parts: Engines) {
     config.dataDir === undefined
       ? memoryStore()
       : fileStore(config.dataDir, (error) => log.error({ error: error.message }, '--data-dir: state not written'));
-  closers.add(() => store.flush());
+  closers.add(() => store.close());
   const holdQueue = new HoldQueue({
     isClosed: ({ isLimit }) => isLimit !== true && fleet.isAllFull,
     setOf: (x) => chooser.setOf(x),

@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import fc from 'fast-check';
+import { until } from '../../test/harness/within.ts';
 import { fileStore } from './state-files.ts';
 
 function directoryFor(t: TestContext): string {
@@ -122,30 +123,32 @@ test('a directory that can not be used is reported at once', (t) => {
 });
 
 test('a write that fails is reported, and what is alive is written once that is possible', async (t) => {
-  const directory = directoryFor(t);
-  const errors: Error[] = [];
-  const store = fileStore(directory, (error) => errors.push(error));
-  const map = store.open('s');
-  const path = join(directory, 's.jsonl');
-  // A folder in the file's place: refused to root, too.
-  rmSync(path);
-  mkdirSync(path);
-  map.set('lost', 'for now');
-  await store.flush();
-  assert.equal(errors.length, 1);
-  assert.match(errors[0]!.message, /EISDIR/);
-  assert.equal(map.get('lost'), 'for now');
-  rmSync(path, { recursive: true });
-  map.set('next', '1');
-  await store.flush();
-  assert.equal(errors.length, 1);
-  assert.deepEqual(
-    new Map(fileStore(directory, fail).open('s').entries()),
-    new Map([
-      ['lost', 'for now'],
-      ['next', '1'],
-    ]),
-  );
+  for (const isClosed of [false, true]) {
+    const directory = directoryFor(t);
+    const errors: Error[] = [];
+    const store = fileStore(directory, (error) => errors.push(error));
+    const map = store.open('s');
+    const path = join(directory, 's.jsonl');
+    // A folder in the file's place: refused to root, too.
+    rmSync(path);
+    mkdirSync(path);
+    map.set('lost', 'for now');
+    await store.flush();
+    assert.equal(errors.length, 1);
+    assert.match(errors[0]!.message, /EISDIR/);
+    assert.equal(map.get('lost'), 'for now');
+    for (let i = 0; i < 100; i++) {
+      map.set('next', `${i}`);
+      await store.flush();
+    }
+    assert.equal(errors.length, 1, 'it is not tried with every change, as each attempt writes the whole map');
+    rmSync(path, { recursive: true });
+    if (isClosed) await store.close();
+    else await until('it is written without a further change', () => existsSync(path));
+    assert.equal(errors.length, 1);
+    const again = new Map(fileStore(directory, fail).open('s').entries());
+    assert.deepEqual(again, new Map(Object.entries({ lost: 'for now', next: '99' })));
+  }
 });
 
 test('random changes, random restarts', async (t) => {

@@ -1,10 +1,14 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { appendFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { backoff } from '../kit/backoff.ts';
 import type { StateMap, StateStore } from './state.ts';
 
 /** A file is rewritten when it has this many lines more than twice the number of entries. */
 const SPARE_LINES = 10_000;
+/** Time between attempts after a failed write: each one writes the whole file. */
+const FIRST_RETRY_MS = 1_000;
+const LONGEST_RETRY_MS = 10_000;
 
 /** One map in one file: a line of JSON per change, `["name","value"]`, or `["name"]` for a deletion. */
 class StateFile implements StateMap {
@@ -14,8 +18,10 @@ class StateFile implements StateMap {
   #pending = '';
   #lines: number;
   #writing: Promise<void> | null = null;
-  /** A write failed, so the content of the file is not known. */
-  #isInDoubt = false;
+  /** Failed writes in a row. After one the content of the file is not known. */
+  #failures = 0;
+  /** The next attempt; null: the last write did not fail. */
+  #retry: NodeJS.Timeout | null = null;
 
   constructor(path: string, onError: (error: Error) => void) {
     this.#path = path;
@@ -53,6 +59,15 @@ class StateFile implements StateMap {
     while (this.#writing !== null) await this.#writing;
   }
 
+  /** Tries a last time to write what could not be written. */
+  async close(): Promise<void> {
+    await this.flush();
+    if (this.#retry === null) return;
+    clearTimeout(this.#retry);
+    await (this.#writing = this.#write());
+    clearTimeout(this.#retry);
+  }
+
   #replay(line: string): void {
     let change: unknown;
     try {
@@ -75,6 +90,8 @@ class StateFile implements StateMap {
   }
 
   #append(change: readonly string[]): void {
+    // The next attempt writes the whole map.
+    if (this.#retry !== null) return;
     this.#pending += `${JSON.stringify(change)}\n`;
     this.#lines++;
     // Changes made before the write begins are written with it.
@@ -82,21 +99,22 @@ class StateFile implements StateMap {
   }
 
   async #write(): Promise<void> {
+    this.#retry = null;
     await new Promise(setImmediate);
     try {
-      while (this.#pending !== '') {
+      do {
         const text = this.#pending;
         this.#pending = '';
-        if (this.#isInDoubt || this.#lines > 2 * this.#map.size + SPARE_LINES) {
+        if (this.#failures > 0 || this.#lines > 2 * this.#map.size + SPARE_LINES) {
           this.#lines = this.#map.size;
           await writeFile(`${this.#path}.new`, this.#whole());
           await rename(`${this.#path}.new`, this.#path);
-          this.#isInDoubt = false;
+          this.#failures = 0;
         } else await appendFile(this.#path, text);
-      }
+      } while (this.#pending !== '');
     } catch (error) {
-      // What could not be written is still in the map: the next change rewrites the file.
-      this.#isInDoubt = true;
+      const waitMs = backoff(++this.#failures, FIRST_RETRY_MS, LONGEST_RETRY_MS);
+      this.#retry = setTimeout(() => (this.#writing = this.#write()), waitMs).unref();
       this.#onError(error as Error);
     } finally {
       this.#writing = null;
@@ -115,7 +133,10 @@ export function fileStore(directory: string, onError: (error: Error) => void): S
       return file;
     },
     async flush() {
-      await Promise.all([...files.values()].map((file) => file.flush()));
+      await Promise.all(Array.from(files.values(), (file) => file.flush()));
+    },
+    async close() {
+      await Promise.all(Array.from(files.values(), (file) => file.close()));
     },
   };
 }

@@ -11,8 +11,10 @@ export interface StateMap {
 export interface StateStore {
   /** The map of that name, as it was saved. */
   open(name: string): StateMap;
-  /** Resolves when all changes are saved so that they outlive the process. */
+  /** Resolves when all changes are saved so that they outlive the process, or can't be saved now: then that is tried again later. */
   flush(): Promise<void>;
+  /** Saves what could not be saved, if that is possible now. */
+  close(): Promise<void>;
 }
 
 /** State that is lost when the process ends. */
@@ -25,5 +27,6 @@ export function memoryStore(): StateStore {
       return map;
     },
     flush: () => Promise.resolve(),
+    close: () => Promise.resolve(),
   };
 }
