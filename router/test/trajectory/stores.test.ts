@@ -432,6 +432,20 @@ test('a file that somebody else has locked fails, and is written to when it is f
   await store.close();
 });
 
+test('a file that was removed or replaced takes no turn, as nothing could read that turn later', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const store = await openStore({ store: null, dataDir, memoryBytes: 0 });
+  await store.put([turnOf()]);
+  rmSync(store.place);
+  await assert.rejects(async () => store.put([turnOf()]), /trajectories\.sqlite was removed or replaced/);
+  const other = await openStore({ store: null, dataDir, memoryBytes: 0 });
+  await assert.rejects(async () => store.put([turnOf()]), /trajectories\.sqlite was removed or replaced/);
+  await other.put([turnOf()]);
+  assert.equal((await other.counts()).turns, 1);
+  await other.close();
+  await store.close();
+});
+
 test('a redis that went away fails at once, and is used again when it is back', async (t) => {
   const server = await startRespServer(t);
   const store = await RedisStore.open(server.url, false);

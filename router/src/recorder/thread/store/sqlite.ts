@@ -1,5 +1,5 @@
 import type { VersionSpan } from '../../../generation/delta.ts';
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type OutcomeChange, type OutcomeQuery, type SessionOutcome, outcomeAfter } from '../../shared/outcome.ts';
@@ -40,6 +40,7 @@ export class SqliteStore implements TrajectoryStore {
   readonly place: string;
   readonly records: SqliteRecords;
   readonly #db: DatabaseSync;
+  readonly #file: bigint | null;
   readonly #statements = new Map<string, StatementSync>();
   #turns = 0;
   #countAgainMs = 0;
@@ -57,6 +58,7 @@ export class SqliteStore implements TrajectoryStore {
       );
     const { db, version } = opened(this.place, isReader);
     this.#db = db;
+    this.#file = fileAt(this.place);
     this.records = new SqliteRecords(db);
     const problem = versionProblem(version, isReader);
     if (problem !== '') {
@@ -76,6 +78,9 @@ export class SqliteStore implements TrajectoryStore {
   }
 
   put(turns: readonly Turn[]): void {
+    // SQLite goes on writing to a file that has no name any more.
+    if (fileAt(this.place) !== this.#file)
+      throw new Error(`${this.place} was removed or replaced while the router runs: restart the router`);
     this.#transaction(() => {
       for (const turn of turns) this.#put(turn);
     });
@@ -141,9 +146,12 @@ export class SqliteStore implements TrajectoryStore {
 
   removeSession(session: string, tenant?: string): number {
     const { where, values } = conditions({ session, tenant });
-    const removed = this.#prepare(`DELETE FROM turns AS t WHERE ${where.join(' AND ')}`).run(...values);
-    this.#prepare(`DELETE FROM outcomes AS t WHERE ${where.join(' AND ')}`).run(...values);
-    return Number(removed.changes);
+    let removed = 0;
+    this.#transaction(() => {
+      removed = Number(this.#prepare(`DELETE FROM turns AS t WHERE ${where.join(' AND ')}`).run(...values).changes);
+      this.#prepare(`DELETE FROM outcomes AS t WHERE ${where.join(' AND ')}`).run(...values);
+    });
+    return removed;
   }
 
   counts(): StoreCounts {
@@ -227,6 +235,9 @@ export class SqliteStore implements TrajectoryStore {
     return statement;
   }
 }
+
+/** Which file has this name; null: none. */
+const fileAt = (path: string): bigint | null => statSync(path, { bigint: true, throwIfNoEntry: false })?.ino ?? null;
 
 /** SQLite's messages name no file. */
 function opened(place: string, isReader: boolean): { db: DatabaseSync; version: number } {
