@@ -5,9 +5,11 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { Worker } from 'node:worker_threads';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
 import { startChatScene } from '../harness/chat-scene.ts';
 import { startFeedScene } from '../harness/feed-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { turnOf } from '../harness/turns.ts';
 import { settled, until } from '../harness/within.ts';
 
 const user = (content: string) => ({ role: 'user', content });
@@ -110,4 +112,22 @@ test('responses that the ended thread had begun are cut, and get nothing of late
     const { isWhole, names } = await read(response);
     assert.deepEqual([isWhole, names.length], [true, 50]);
   }
+});
+
+test('turns of a router that starts with its clock set back come after those of the store', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const tokenizerPath = join(temporaryFolder(t), 'model');
+  writeTokenizer(tokenizerPath);
+  const store = new SqliteStore(dataDir);
+  const time = (Date.now() + 3_600_000).toString(36).padStart(9, '0');
+  store.put([turnOf({ id: `${time}0000-0123456789`, session: 'earlier' })]);
+  const scene = await startChatScene(t, { router: { plugin: ['chat-sessions'], dataDir, tokenizerPath } });
+  const session = await scene.begin();
+  await scene.say(session, [user('a')]);
+  await until('the turn is stored', () => store.newest({ limit: 2 }).length === 2);
+  assert.deepEqual(
+    store.newest({ limit: 2 }).map((turn) => turn.session),
+    [session, 'earlier'],
+  );
+  store.close();
 });

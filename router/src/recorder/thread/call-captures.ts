@@ -3,7 +3,6 @@ import { Captures, type EndedResponse, type OpenCapture, unanswered } from './ca
 import type { ExpertsFiles } from './capture/experts-files.ts';
 import type { KnownTokens } from './capture/known-tokens.ts';
 import { tokenIds } from './read/sampled.ts';
-import { TurnIds } from './capture/turn-id.ts';
 import { answerValues } from './read/read-answer.ts';
 import { knownSpans } from '../../weights/known-versions.ts';
 import { release } from './tree/tree-node.ts';
@@ -31,7 +30,6 @@ const NO_TOKENS = { ids: new Int32Array(0), logprobs: new Float64Array(0), mask:
 /** Calls of `/v1/messages` and `/v1/responses`: turns with their tokens if the engine returned them, else with their text alone. */
 export class CallCaptures extends Captures<OpenCall> {
   readonly #parts: CallParts;
-  readonly #ids = new TurnIds();
 
   constructor(parts: CallParts) {
     super(parts.files, true);
@@ -85,7 +83,7 @@ export class CallCaptures extends Captures<OpenCall> {
     bodies: Bodies,
   ): void {
     const { asked: _, ...facts } = all;
-    const id = this.#ids.next();
+    const id = this.#parts.writer.ids.next();
     this.#parts.writer.put({
       ...facts,
       id,

@@ -13,7 +13,7 @@ import { HeapLimits } from './heap-limits.ts';
 import { openStore } from './store/open.ts';
 import { Expiry } from './store/expiry.ts';
 import { type SessionEnd, storeCalls } from './store/store-calls.ts';
-import { filesOf } from './store/store.ts';
+import { type TrajectoryStore, filesOf } from './store/store.ts';
 import { TurnWriter } from './store/writer.ts';
 import type { SessionName } from '../shared/turn.ts';
 
@@ -40,6 +40,11 @@ export async function recorderCalls(options: RecorderOptions) {
   const { dataDir, store = null, storeMemoryBytes = defaultMemoryBytes(), storeMaxAgeSecs = 0 } = options;
   const place = { store, dataDir, memoryBytes: storeMemoryBytes, syncs: options.syncsStore === true };
   const writer = new TurnWriter(await openStore(place));
+  // The clock may have been set back since the process before. A store that is away can't say.
+  await newestIn(writer.store).then(
+    (id) => writer.ids.next(id),
+    () => {},
+  );
   const heap = new HeapLimits();
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
   const { calls, tokenizer, known, captures, ended } = captureCalls(options, writer, files, heap);
@@ -145,3 +150,6 @@ export async function recorderCalls(options: RecorderOptions) {
 }
 
 export type RecorderCalls = Awaited<ReturnType<typeof recorderCalls>>;
+
+const newestIn = async (store: TrajectoryStore): Promise<string | null> =>
+  (await store.newest({ limit: 1 }))[0]?.id ?? null;

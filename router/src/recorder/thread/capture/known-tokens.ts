@@ -16,7 +16,6 @@ import { placeTurn, runOf } from './place-turn.ts';
 import { textsOf, wasStopped } from './turn-texts.ts';
 import type { GivenPrompt } from '../../../generation/asked.ts';
 import type { Sampled } from '../read/sampled.ts';
-import { TurnIds } from './turn-id.ts';
 
 export interface CaptureCounts {
   /** Prompts whose tokens were looked up. */
@@ -103,7 +102,6 @@ export class KnownTokens {
   readonly forest: TokenForest;
   readonly restore: Restore;
   readonly #writer: TurnWriter;
-  readonly #ids = new TurnIds();
 
   constructor(tokenizer: Tokenizer, forest: TokenForest, writer: TurnWriter) {
     this.tokenizer = tokenizer;
@@ -187,7 +185,7 @@ export class KnownTokens {
     const { forest } = this;
     const { end: start, continued } = prompt;
     const { ids, text, spans } = sampled;
-    const id = this.#ids.next();
+    const id = this.#writer.ids.next(continued?.end.turn ?? null);
     let version = -1;
     for (const span of spans) {
       if (span.version !== null) version = Math.max(version, forest.versions.ordinalOf(span.version));

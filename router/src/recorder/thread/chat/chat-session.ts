@@ -196,7 +196,7 @@ export class ChatSession {
       const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
       const tokens = prompt.keeps + prompt.ids.length + sample.ids.length;
       const kept = { answer, ...tensorsOf(sample, tokens), ...(callKey === '' ? {} : { callKey }) };
-      made.push(await this.#turnOf(this.#ids.next(), open, prompt, sample, facts, kept));
+      made.push(await this.#turnOf(this.#ids.next(open.parent?.id ?? null), open, prompt, sample, facts, kept));
     }
     for (const [turn] of made) this.#add(turn, open.request);
     return made.map(([, turn]) => turn);

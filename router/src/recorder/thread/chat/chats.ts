@@ -1,7 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { Unreadable } from '../../../generation/delta.ts';
 import { bufferOf } from '../../../kit/bytes.ts';
-import { TurnIds } from '../capture/turn-id.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
@@ -28,7 +27,6 @@ export class Chats {
   readonly #sessions = new Map<string, ChatSession>();
   readonly #removed = new Set<string>();
   readonly #lost = new LostSessions();
-  readonly #ids = new TurnIds();
   #bytes = 0;
   /** Sessions whose turns could not be read. */
   loadFailures = 0;
@@ -45,7 +43,7 @@ export class Chats {
     const name = tenantKey(tenant, session);
     if (this.#sessions.get(name)?.isEvicted === true) this.letGo(session, tenant);
     const known = this.#sessions.get(name);
-    const chat = known ?? new ChatSession(session, tenant, this.rules, this.#ids);
+    const chat = known ?? new ChatSession(session, tenant, this.rules, this.writer.ids);
     if (known === undefined) this.#bytes += chat.bytes;
     this.#sessions.delete(name);
     this.#sessions.set(name, chat);

@@ -1,5 +1,6 @@
 import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type LearnedVersion, areAllNamed, completed } from '../../../weights/version-spans.ts';
+import { TurnIds } from '../capture/turn-id.ts';
 import { PendingTurns } from './pending-turns.ts';
 import type { TrajectoryStore, TurnFilter } from './store.ts';
 
@@ -52,6 +53,8 @@ interface Awaiting {
  */
 export class TurnWriter {
   readonly store: TrajectoryStore;
+  /** Of the turns to put. */
+  readonly ids = new TurnIds();
   /** Called for each turn that will never be in the store, in any version. */
   onLost: (turn: Turn) => void = () => {};
   /** Called for each turn that is put, and again with its versions when its engine has named them. */
