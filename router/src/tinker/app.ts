@@ -112,10 +112,11 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
   app.post('/retrieve_futures', async (c) => {
     const given = read(c, several);
     if (given instanceof Response) return given;
-    const { target, prev_cursor: cursor, timeout } = given;
+    const { target, timeout } = given;
+    const cursor = futures.placeOf(given.prev_cursor ?? 0);
     const clone = target.cloned_sampler_id ?? 0;
     const wanted = `${tenantOf(c)} ${target.sampling_session_id} ${clone}`;
-    const news = (): Future[] => futures.finishedAfter(wanted, cursor ?? 0);
+    const news = (): Future[] => futures.finishedAfter(wanted, cursor);
     const ms = Math.min(pollMs(), (timeout ?? Infinity) * 1000);
     if (news().length === 0 && ms > 0) await futures.wait(wanted, ms, (stop) => whenGone(c, stop));
     const finished = news();
@@ -123,7 +124,7 @@ export function addTinkerRoutes(routes: Hono, context: TinkerContext): void {
       state: result !== null && 'error' in result ? 'failed' : 'finished',
       request_id: id,
     }));
-    return c.json({ completions, cursor: Math.max(cursor ?? 0, ...finished.map(({ order }) => order)) });
+    return c.json({ completions, cursor: Math.max(cursor, ...finished.map(({ order }) => order)) });
   });
   app.post('/cancel_future', (c) => {
     const given = read(c, request);

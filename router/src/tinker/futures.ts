@@ -132,6 +132,11 @@ export class Futures {
     for (const wake of this.#waiting.get(what) ?? []) wake();
   }
 
+  /** A place in the order of results that a client has; 0 for one of a process before this one, when the clock was ahead. */
+  placeOf(cursor: number): number {
+    return cursor > this.#order ? 0 : cursor;
+  }
+
   /** Those of a target whose results came after that place in their order. */
   finishedAfter(target: string, order: number): Future[] {
     return [...(this.#byTarget.get(target) ?? [])].filter((future) => future.order > order);

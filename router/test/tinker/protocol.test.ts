@@ -141,6 +141,8 @@ test('retrieve_futures: one poll for the results of a sampling session, in the o
   deepEqual(first['completions'], [{ state: 'finished', request_id: own }]);
   ok(Number.isSafeInteger(first['cursor']));
   deepEqual(await poll(first['cursor'], 0, 0), { completions: [], cursor: first['cursor'] });
+  // Of a router before this one, whose clock was ahead.
+  deepEqual(await poll(Number(first['cursor']) + 1e9, 0, 0), first);
   deepEqual((await poll(0, 123_456_789))['completions'], [{ state: 'finished', request_id: cloned }]);
 });
 
