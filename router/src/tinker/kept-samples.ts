@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync, readdirSync, unlinkSync } from 'node:fs';
 import { unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../observe/log.ts';
+import { isOwnFuture } from './futures.ts';
 
 /** An asample request that has no result yet. */
 export interface KeptSample {
@@ -31,7 +32,8 @@ export class KeptSamples {
 
   /** Those of the process before, oldest first. */
   *load(): Generator<KeptSample> {
-    for (const id of readdirSync(this.#folder).toSorted((a, b) => numberOf(a) - numberOf(b))) {
+    const ids = readdirSync(this.#folder).filter(isOwnFuture);
+    for (const id of ids.toSorted((a, b) => numberOf(a) - numberOf(b))) {
       const { line, body } = this.#read(id);
       try {
         const { tenant, target = '', bytes: length } = JSON.parse(line) as KeptLine;

@@ -39,3 +39,14 @@ test('a session without a sign of life expires with its sampling sessions, and i
   );
   sessions.stop();
 });
+
+test('what a damaged disk left of saved sessions is left out', (t) => {
+  const state = memoryStore().open('tinker');
+  for (const [id, text] of Object.entries({ a: 'no JSON', b: 'null', c: '[]', d: '{"baseModel":"sim"}' }))
+    state.set(id, text);
+  state.set('session_1', '{"tenant":"a"}');
+  const sessions = new Sessions(state, () => 3_600_000);
+  t.after(() => sessions.stop());
+  deepEqual(sessions.counts, { sessions: 1, sampling: 0 });
+  deepEqual(sessions.adapters, []);
+});

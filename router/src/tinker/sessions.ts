@@ -48,7 +48,8 @@ export class Sessions {
     this.#state = state;
     this.#timeoutMs = timeoutMs;
     for (const [id, text] of state.entries()) {
-      const value = JSON.parse(text) as SamplingSession | { tenant: string };
+      const value = savedIn(text);
+      if (value === null) continue;
       if ('baseModel' in value) this.#sampling.set(id, { ...value, snapshot: value.snapshot ?? null });
       else this.#sessions.set(id, { tenant: value.tenant, lastMs: performance.now() });
     }
@@ -128,6 +129,16 @@ export class Sessions {
 
   #sweep(nowMs: number): void {
     for (const [id, { lastMs }] of this.#sessions) if (nowMs - lastMs > this.#timeoutMs()) this.close(id);
+  }
+}
+
+/** null: a damaged disk left no session of it. */
+function savedIn(text: string): SamplingSession | { readonly tenant: string } | null {
+  try {
+    const value = JSON.parse(text) as SamplingSession | { readonly tenant: string } | null;
+    return typeof value?.tenant === 'string' ? value : null;
+  } catch {
+    return null;
   }
 }
 
