@@ -306,3 +306,21 @@ test('whatever happens, each key is counted once, at a worker of the fleet, and 
     { numRuns: 200, seed: 7 },
   );
 });
+
+test('the time that a key takes does not grow with the number of keys', () => {
+  const { fleet, workers } = fleetOf('http://a');
+  const cpuMsOf = (keys: number, rounds: number): number => {
+    const table = tableOf(fleet);
+    const place = (nowMs: number): void => {
+      for (let i = 0; i < keys; i++) table.place(`k${i}`, workers, nowMs, () => workers[0]!);
+    };
+    place(START_MS);
+    const before = process.cpuUsage();
+    for (let round = 1; round <= rounds; round++) place(START_MS + round * GRAIN_MS);
+    const { user, system } = process.cpuUsage(before);
+    return (user + system) / 1_000;
+  };
+  cpuMsOf(1_000, 10);
+  const [few, many] = [cpuMsOf(1_000, 60), cpuMsOf(60_000, 1)];
+  assert.ok(many < 5 * few, `60,000 placements took ${many} ms with 60,000 keys, ${few} ms with 1,000`);
+});

@@ -1,5 +1,6 @@
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { LinkedList, type ListNode } from '../kit/linked-list.ts';
 import type { StateMap } from './state.ts';
 
 /**
@@ -17,6 +18,7 @@ interface Home {
 }
 
 interface Entry {
+  readonly key: string;
   /** Best first. */
   homes: readonly Home[];
   /** Where the last request went. */
@@ -24,6 +26,8 @@ interface Entry {
   /** When the key was last used, to the resolution above. */
   seenMs: number;
   inFlight: number;
+  /** Its place in the order of `seenMs`. */
+  link: ListNode<Entry> | null;
 }
 
 export interface SessionTableOptions {
@@ -47,8 +51,9 @@ export class SessionTable {
   readonly #grainMs: number;
   readonly #homesPerKey: number;
   readonly #maxKeys: number;
-  /** Ordered by `seenMs`, oldest first. */
   readonly #entries = new Map<string, Entry>();
+  /** By `seenMs`, oldest first. (The first entry of a Map is slow to find after others before it were removed.) */
+  readonly #order = new LinkedList<Entry>();
   readonly #homes = new Map<string, Home>();
 
   constructor(fleet: Fleet, state: StateMap, options: SessionTableOptions, nowMs: number) {
@@ -86,23 +91,23 @@ export class SessionTable {
       for (const home of entry.homes) {
         if (home.worker === null || !workers.includes(home.worker)) continue;
         this.#move(entry, home);
-        this.#see(key, entry, nowMs);
+        this.#see(entry, nowMs);
         return home.worker;
       }
     }
     const worker = assign();
     const home = this.#homeOf(worker.url);
     if (entry === undefined) {
-      const newcomer: Entry = { homes: [home], current: home, seenMs: nowMs, inFlight: 0 };
+      const newcomer: Entry = { key, homes: [home], current: home, seenMs: nowMs, inFlight: 0, link: null };
       home.keys++;
-      this.#entries.set(key, newcomer);
-      this.#save(key, newcomer);
+      this.#add(newcomer);
+      this.#save(newcomer);
       if (this.#entries.size > this.#maxKeys) this.#forgetFirst();
     } else {
       entry.homes = [...entry.homes, home].slice(-this.#homesPerKey);
       this.#move(entry, home);
       // The entry is written anyway for its new home, so the time is written as well.
-      this.#see(key, entry, nowMs, 0);
+      this.#see(entry, nowMs, 0);
     }
     return worker;
   }
@@ -118,7 +123,7 @@ export class SessionTable {
     if (entry === undefined) return;
     // The key may have been forgotten and created again since then.
     if (entry.inFlight > 0) entry.inFlight--;
-    this.#see(key, entry, nowMs);
+    this.#see(entry, nowMs);
   }
 
   /** @returns whether the key was known */
@@ -127,16 +132,17 @@ export class SessionTable {
     if (entry === undefined) return false;
     entry.current.keys--;
     this.#entries.delete(key);
+    this.#order.remove(entry.link!);
     this.#state.delete(key);
     return true;
   }
 
   forgetIdle(nowMs: number): void {
     const beforeMs = nowMs - this.#ttlMs - this.#grainMs;
-    for (const [key, entry] of this.#entries) {
+    for (const entry of this.#order) {
       if (entry.seenMs > beforeMs) return;
-      if (entry.inFlight > 0) this.#see(key, entry, nowMs);
-      else this.forget(key);
+      if (entry.inFlight > 0) this.#see(entry, nowMs);
+      else this.forget(entry.key);
     }
   }
 
@@ -144,6 +150,7 @@ export class SessionTable {
   close(): void {
     this.#stopListening();
     this.#entries.clear();
+    while (this.#order.first !== null) this.#order.remove(this.#order.first);
   }
 
   /** Keys per worker, by URL, including workers that have not registered. */
@@ -153,7 +160,7 @@ export class SessionTable {
 
   /** Loads what an earlier process saved. */
   #load(nowMs: number): void {
-    const entries: [string, Entry][] = [];
+    const entries: Entry[] = [];
     for (const [key, text] of this.#state.entries()) {
       const kept = readKept(text);
       if (kept === null) {
@@ -164,10 +171,10 @@ export class SessionTable {
       const current = homes[0]!;
       current.keys++;
       // After the clock was set back, a time in the future would keep the key forever.
-      entries.push([key, { homes, current, seenMs: Math.min(kept.seenMs, nowMs), inFlight: 0 }]);
+      entries.push({ key, homes, current, seenMs: Math.min(kept.seenMs, nowMs), inFlight: 0, link: null });
     }
-    entries.sort(([, a], [, b]) => a.seenMs - b.seenMs);
-    for (const [key, entry] of entries) this.#entries.set(key, entry);
+    entries.sort((a, b) => a.seenMs - b.seenMs);
+    for (const entry of entries) this.#add(entry);
     this.forgetIdle(nowMs);
     while (this.#entries.size > this.#maxKeys) this.#forgetFirst();
   }
@@ -186,23 +193,26 @@ export class SessionTable {
   }
 
   /** The key was used now. Written only if the last written time is older than `grainMs`. */
-  #see(key: string, entry: Entry, nowMs: number, grainMs = this.#grainMs): void {
+  #see(entry: Entry, nowMs: number, grainMs = this.#grainMs): void {
     if (nowMs - entry.seenMs < grainMs) return;
     entry.seenMs = nowMs;
-    this.#entries.delete(key);
-    this.#entries.set(key, entry);
-    this.#save(key, entry);
+    const { last } = this.#order;
+    if (entry.link !== last) this.#order.move(entry.link!, last);
+    this.#save(entry);
   }
 
-  #save(key: string, entry: Entry): void {
-    this.#state.set(key, JSON.stringify([Math.round(entry.seenMs / 1_000), ...entry.homes.map(({ url }) => url)]));
+  #add(entry: Entry): void {
+    this.#entries.set(entry.key, entry);
+    entry.link = this.#order.push(entry);
+  }
+
+  #save({ key, seenMs, homes }: Entry): void {
+    this.#state.set(key, JSON.stringify([Math.round(seenMs / 1_000), ...homes.map(({ url }) => url)]));
   }
 
   #forgetFirst(): void {
-    for (const key of this.#entries.keys()) {
-      this.forget(key);
-      return;
-    }
+    const { first } = this.#order;
+    if (first !== null) this.forget(first.value.key);
   }
 
   #forgetHome(url: string): void {
@@ -217,7 +227,7 @@ export class SessionTable {
       }
       entry.homes = homes;
       if (entry.current === gone) this.#move(entry, homes[0]!);
-      this.#save(key, entry);
+      this.#save(entry);
     }
     this.#homes.delete(url);
   }
