@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { OpenSessions } from './open-sessions.ts';
+import { memoryStore } from '../state.ts';
+import { OpenSessions, SavedHomes } from './open-sessions.ts';
+import type { WorkerState } from './worker-state.ts';
 
 const first = { tokens: 10, blocks: new Uint32Array(0), tokensPerByte: 0.25 };
 
@@ -76,4 +78,28 @@ test('groups with open sessions are remembered, however many there are, and othe
   for (let i = 0; i < 40_000; i++) sessions.group(`passing ${i}`);
   for (const [i, group] of kept.entries()) assert.equal(sessions.group(`kept ${i}`), group);
   assert.notEqual(sessions.group('ended'), ended);
+});
+
+test('the home of a session that goes on for hours is known after a restart', (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: 1_700_000_000_000 });
+  const map = memoryStore().open('rollout-sessions');
+  const homes = new SavedHomes(map);
+  const session = opened(new OpenSessions(), 's', 1);
+  const state = { worker: { url: 'http://a' } } as WorkerState;
+  const turn = (): void => {
+    session.contextTokens += 100;
+    homes.write(session, state);
+  };
+  session.contextTokens = 100_000;
+  let saved = '';
+  let writes = 0;
+  for (let minutes = 0; minutes < 180; minutes += 3) {
+    turn();
+    if (map.get('s') !== saved) writes++;
+    saved = map.get('s')!;
+    t.mock.timers.tick(180_000);
+    session.lastMs += 180_000;
+  }
+  assert.ok(writes < 12, `${writes} writes`);
+  assert.equal(new SavedHomes(map).of('s')?.url, 'http://a');
 });

@@ -108,9 +108,10 @@ export class OpenSession implements IndexedSetMember, GroupMember {
   /** Tokens of its last prompt, and bytes of the body of that request. */
   promptTokens = 0;
   bodyBytes = 0;
-  /** The home and length that were last saved for the next process. */
+  /** The home and length that were last saved for the next process, and when (monotonic ms). */
   writtenHome: WorkerState | null = null;
   writtenTokens = 0;
+  writtenMs = 0;
 
   constructor(id: string, group: Group, first: FirstPrompt, nowMs: number, isProven = true) {
     this.isProven = isProven;
@@ -282,8 +283,9 @@ export class OpenSessions {
   }
 }
 
-/** A home is written when it changes, or when its context has grown by this factor. */
+/** A home is written when it changes, when its context has grown by this factor, or after this time: one that is saved for too long is not read again. */
 const WRITE_GROWN = 1.5;
+const WRITE_AGAIN_MS = MAX_TTL_MS / 4;
 
 /** Where the context of a session was, and how long it was. */
 interface Home {
@@ -308,9 +310,12 @@ export class SavedHomes {
 
   /** Not at every turn, because an approximate length is enough. */
   write(session: OpenSession, state: WorkerState): void {
-    if (session.writtenHome === state && session.contextTokens < WRITE_GROWN * session.writtenTokens) return;
+    const { contextTokens, lastMs } = session;
+    const isKnown = session.writtenHome === state && contextTokens < WRITE_GROWN * session.writtenTokens;
+    if (isKnown && lastMs - session.writtenMs < WRITE_AGAIN_MS) return;
     session.writtenHome = state;
-    session.writtenTokens = session.contextTokens;
+    session.writtenTokens = contextTokens;
+    session.writtenMs = lastMs;
     this.#map.set(session.id, homeText(state.worker.url, session.contextTokens));
   }
 
