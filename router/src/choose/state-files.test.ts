@@ -151,6 +151,25 @@ test('a write that fails is reported, and what is alive is written once that is 
   }
 });
 
+test('a file that can not be written at the start is reported, and its content is known all the same', async (t) => {
+  const directory = directoryFor(t);
+  const path = join(directory, 's.jsonl');
+  writeFileSync(path, '["a","1"]\n["b","2"]\n["torn');
+  // As on a full disk, but also for root.
+  mkdirSync(`${path}.new`);
+  const errors: Error[] = [];
+  const store = fileStore(directory, (error) => errors.push(error));
+  const map = store.open('s');
+  assert.deepEqual([errors.length, map.get('a')], [1, '1']);
+  map.set('c', '3');
+  rmSync(`${path}.new`, { recursive: true });
+  await store.close();
+  assert.deepEqual(linesOf(path), ['["a","1"]', '["b","2"]', '["c","3"]']);
+  rmSync(path);
+  mkdirSync(path);
+  assert.throws(() => fileStore(directory, fail).open('s'), /s\.jsonl: EISDIR/);
+});
+
 test('random changes, random restarts', async (t) => {
   const directory = directoryFor(t);
   let run = 0;

@@ -29,8 +29,13 @@ class StateFile implements StateMap {
     // A crash may have truncated the last line, so an unreadable line is skipped.
     for (const line of readText(path).split('\n')) this.#replay(line);
     this.#lines = this.#map.size;
-    writeFileSync(`${path}.new`, this.#whole());
-    renameSync(`${path}.new`, path);
+    try {
+      writeFileSync(`${path}.new`, this.#whole());
+      renameSync(`${path}.new`, path);
+    } catch (error) {
+      // A router on a full disk starts all the same.
+      this.#failed(error as Error);
+    }
   }
 
   get size(): number {
@@ -113,12 +118,16 @@ class StateFile implements StateMap {
         } else await appendFile(this.#path, text);
       } while (this.#pending !== '');
     } catch (error) {
-      const waitMs = backoff(++this.#failures, FIRST_RETRY_MS, LONGEST_RETRY_MS);
-      this.#retry = setTimeout(() => (this.#writing = this.#write()), waitMs).unref();
-      this.#onError(error as Error);
+      this.#failed(error as Error);
     } finally {
       this.#writing = null;
     }
+  }
+
+  #failed(error: Error): void {
+    const waitMs = backoff(++this.#failures, FIRST_RETRY_MS, LONGEST_RETRY_MS);
+    this.#retry = setTimeout(() => (this.#writing = this.#write()), waitMs).unref();
+    this.#onError(error);
   }
 }
 
@@ -146,6 +155,6 @@ function readText(path: string): string {
     return readFileSync(path, 'utf8');
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '';
-    throw error;
+    throw new Error(`${path}: ${(error as Error).message}`, { cause: error });
   }
 }

@@ -11,7 +11,11 @@ const FILE = 'router.pid';
 export function markFolder(folder: string): { readonly otherPid: number | null; readonly unmark: () => void } {
   const path = join(folder, FILE);
   const before = Number(read(path));
-  writeFileSync(path, `${process.pid}\n`);
+  try {
+    writeFileSync(path, `${process.pid}\n`);
+  } catch {
+    // On a full disk the next router is not warned.
+  }
   return {
     otherPid: Number.isInteger(before) && before > 0 && before !== process.pid && isRunning(before) ? before : null,
     unmark() {
