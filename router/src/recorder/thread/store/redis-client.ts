@@ -11,7 +11,7 @@ export interface RedisLink {
 
 type Package = typeof import('@redis/client');
 
-/** A slower server counts as unreachable: turns wait in `TurnWriter`, which bounds them. */
+/** A slower server counts as unreachable: turns wait in `TurnWriter`, which bounds them, and the next connection may reach another server. */
 const ANSWER_TIMEOUT_MS = 10_000;
 /** How long the start waits for the server. */
 const CONNECT_TIMEOUT_MS = 2_000;
@@ -33,6 +33,7 @@ export async function connectRedis(
   url: string,
   mustAnswer: boolean,
   load: () => Promise<Package> = () => import('@redis/client'),
+  answerTimeoutMs = ANSWER_TIMEOUT_MS,
 ): Promise<RedisLink> {
   const { createClient, RESP_TYPES } = await load().catch((error: unknown) => {
     const [reason] = (error as Error).message.split(/ imported from |\n/);
@@ -59,14 +60,25 @@ export async function connectRedis(
       throw new Error(`${withoutPassword(url)} can't be reached: ${reasonOf(error)}`);
     });
   } else await inTime(connected, CONNECT_TIMEOUT_MS).catch(() => {});
+  let isClosed = false;
+  const answered = <T>(answer: Promise<T>): Promise<T> =>
+    inTime(answer, answerTimeoutMs, () => {
+      // A connection to a host that has vanished is not closed for many minutes. Its other commands fail now.
+      if (isClosed || !client.isReady) return;
+      client.destroy();
+      client.connect().catch(() => {});
+    });
   return {
-    send: (command) => inTime(client.sendCommand(command), ANSWER_TIMEOUT_MS),
+    send: (command) => answered(client.sendCommand(command)),
     async transaction(commands) {
       const multi = client.multi();
       for (const command of commands) multi.sendCommand(command);
-      await inTime(multi.exec(), ANSWER_TIMEOUT_MS);
+      await answered(multi.exec());
     },
-    close: () => client.destroy(),
+    close() {
+      isClosed = true;
+      client.destroy();
+    },
   };
 }
 
@@ -76,10 +88,13 @@ function reasonOf(error: unknown): string {
   return message !== '' ? message : (code ?? 'no answer');
 }
 
-async function inTime<T>(promise: Promise<T>, ms: number): Promise<T> {
+async function inTime<T>(promise: Promise<T>, ms: number, onLate = (): void => {}): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`the store has not answered for ${ms / 1000} s`)), ms);
+    timer = setTimeout(() => {
+      reject(new Error(`the store has not answered for ${ms / 1000} s`));
+      onLate();
+    }, ms);
   });
   try {
     return await Promise.race([promise, late]);

@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
+import { test } from 'node:test';
+import { startRespServer } from '../../../../test/harness/resp-server.ts';
+import { until } from '../../../../test/harness/within.ts';
+import { connectRedis } from './redis-client.ts';
+
+test('a connection that has become silent is replaced', async (t) => {
+  const { url } = await startRespServer(t);
+  const links: [Socket, Socket][] = [];
+  const relay = createServer((client) => {
+    const server = connect(Number(new URL(url).port), '127.0.0.1');
+    links.push([client, server]);
+    client.pipe(server).pipe(client);
+    for (const socket of [client, server]) socket.on('error', () => {});
+  });
+  relay.listen(0, '127.0.0.1');
+  await once(relay, 'listening');
+  t.after(() => {
+    relay.close();
+    for (const socket of links.flat()) socket.destroy();
+  });
+  const { port } = relay.address() as AddressInfo;
+  const link = await connectRedis(`redis://127.0.0.1:${port}`, false, undefined, 100);
+  t.after(() => link.close());
+  await link.send(['HSET', 'key', 'field', 'value']);
+  for (const socket of links.flat()) socket.unpipe().pause();
+  const lost = [link.send(['HGET', 'key', 'field']), link.transaction([['HSET', 'key', 'field', 'later']])];
+  for (const each of lost) await assert.rejects(each);
+  await until('it answers', () =>
+    link.send(['HGET', 'key', 'field']).then(
+      (value) => String(value) === 'value',
+      () => false,
+    ),
+  );
+  assert.equal(links.length, 2);
+});
