@@ -135,8 +135,12 @@ export function addSessionRoutes(
     const session = c.req.param('id');
     const ended = await finish(c, session, {});
     const tenant = exchangeOf(c)?.tenant ?? '';
-    const isRemoved = await record?.remove(boundedKey(session), tenant);
-    return isRemoved === true ? c.body(null, 204) : ended;
+    try {
+      const isRemoved = await record?.remove(boundedKey(session), tenant);
+      return isRemoved === true ? c.body(null, 204) : ended;
+    } catch (error) {
+      return failure(c, 'capture_failed', `Session '${session}' can't be removed now: ${(error as Error).message}`);
+    }
   });
 }
 

@@ -1,5 +1,6 @@
 import { getHeapStatistics } from 'node:v8';
 import type { Transferable } from 'node:worker_threads';
+import { messageOf } from '../../config/user-module.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { Refused } from '../../plugin.ts';
 import { type Answer, type Argument, ThreadEnded, WorkerThread } from '../../threads/worker-thread.ts';
@@ -114,4 +115,10 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
     this.lost = await this.ask('close', null).catch(() => 0);
     await super.close();
   }
+}
+
+/** For calls that need the store: it is away, or another router has taken the feed over, so the client may ask again. */
+export function storeFailed(error: unknown, what: string): never {
+  if (error instanceof Refused || error instanceof ThreadEnded) throw error;
+  throw new Refused(new RouterError('capture_failed', `${what}: ${messageOf(error)}.`));
 }

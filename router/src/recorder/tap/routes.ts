@@ -5,7 +5,7 @@ import { checkInput } from '../../config/check-input.ts';
 import type { Exchange } from '../../exchange.ts';
 import { formatNames, formats } from '../shared/export-formats.ts';
 import type { ExportOrder } from '../thread/export/export-calls.ts';
-import type { RecorderThread } from './recorder-thread.ts';
+import { type RecorderThread, storeFailed } from './recorder-thread.ts';
 import { readSince } from './since.ts';
 
 const page = {
@@ -58,7 +58,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   const sendJson = (c: Context, bytes: Uint8Array): Response =>
     c.body(Buffer.from(bytes), 200, { 'content-type': 'application/json' });
 
-  routes.get('/trajectories', async (c) => {
+  const list = async (c: Context<Env>): Promise<Response> => {
     const asked = checkInput(listing, c.req.query());
     if (asked.problem !== null) return wrong(c, asked.problem);
     const { limit, after, since: sinceMs, format, tenant: whose, ...rest } = asked.data;
@@ -78,7 +78,8 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     const bytes = await exportStream(thread, { id: thread.newId(), format, query });
     if (bytes === null) return c.json({ error: 'Too many exports at once', code: 'overloaded' }, 503);
     return c.body(bytes, 200, fields);
-  });
+  };
+  routes.get('/trajectories', orUnavailable(list));
 
   const metrics = async (c: Context<Env>, session: string): Promise<Response> => {
     const asked = checkInput(justTenant, c.req.query());
@@ -98,13 +99,14 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     const bytes = await thread.ask('turnsJson', { ...name, limit, after, texts });
     return bytes === null ? unknown(c, session) : sendJson(c, bytes);
   };
-  routes.get('/trajectories/:session{.+}', (c) => {
-    const session = c.req.param('session');
+  const read = (c: Context<Env>): Promise<Response> => {
+    const session = c.req.param('session') ?? '';
     // The name of a session may hold slashes, so its end can't be a route of its own.
     return session.endsWith('/metrics')
       ? metrics(c, session.slice(0, -'/metrics'.length))
       : turns(c, session, c.req.query());
-  });
+  };
+  routes.get('/trajectories/:session{.+}', orUnavailable(read));
 
   const remove = async (c: Context<Env>, session: string, query: object): Promise<Response> => {
     const asked = checkInput(justTenant, query);
@@ -113,7 +115,8 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     const removed = await thread.ask('removeSession', question);
     return removed === 0 ? unknown(c, session) : c.json({ session, removed });
   };
-  routes.delete('/trajectories/:session{.+}', (c) => remove(c, c.req.param('session'), c.req.query()));
+  const removeNamed = (c: Context<Env>): Promise<Response> => remove(c, c.req.param('session') ?? '', c.req.query());
+  routes.delete('/trajectories/:session{.+}', orUnavailable(removeNamed));
 
   // Names that a path can't hold (empty or dot segments), or that end with /metrics, are found by the query only.
   const named = (answer: typeof turns) => async (c: Context<Env>) => {
@@ -121,9 +124,14 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
     if (session !== '') return answer(c, session, query);
     return wrong(c, `The query names no session: ${c.req.method} /trajectory?session=NAME`);
   };
-  routes.get('/trajectory', named(turns));
-  routes.delete('/trajectory', named(remove));
+  routes.get('/trajectory', orUnavailable(named(turns)));
+  routes.delete('/trajectory', orUnavailable(named(remove)));
 }
+
+const orUnavailable =
+  (answer: (c: Context<Env>) => Promise<Response>) =>
+  (c: Context<Env>): Promise<Response> =>
+    answer(c).catch((error: unknown) => storeFailed(error, "Trajectories can't be read or removed now"));
 
 /** The next piece is made when the last one is on its way. null: there are too many exports already. */
 async function exportStream(thread: RecorderThread, order: ExportOrder): Promise<ReadableStream<Uint8Array> | null> {

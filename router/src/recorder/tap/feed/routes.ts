@@ -3,14 +3,10 @@ import * as z from 'zod';
 import { boundedKey } from '../../../classify/routing-keys.ts';
 import { checkInput, checkJson } from '../../../config/check-input.ts';
 import type { Exchange } from '../../../exchange.ts';
-import { messageOf } from '../../../config/user-module.ts';
 import { type ErrorCode, RouterError } from '../../../kit/errors.ts';
-
-import { Refused } from '../../../plugin.ts';
-import { ThreadEnded } from '../../../threads/worker-thread.ts';
 import { MAX_GROUP_SIZE } from '../../shared/feed.ts';
 import type { FeedTake } from '../../thread/feed/feed-calls.ts';
-import type { RecorderThread } from '../recorder-thread.ts';
+import { type RecorderThread, storeFailed } from '../recorder-thread.ts';
 
 const MAX_LEASE_SECS = 604_800;
 const tenant = z.string().optional();
@@ -145,11 +141,7 @@ function refuse(c: Context, code: ErrorCode, message: string): Response {
   return c.json({ error: message, code }, status as 400, { 'x-turnout-error': code, ...after });
 }
 
-/** The store is away, or another router has taken the feed over: the client may try again. */
-function notKept(error: unknown): never {
-  if (error instanceof ThreadEnded) throw error;
-  throw new Refused(new RouterError('capture_failed', `The feed can't store this now: ${messageOf(error)}.`));
-}
+const notKept = (error: unknown): never => storeFailed(error, "The feed can't store this now");
 
 /** Groups as soon as there are some. A consumer that disconnects gives those back that were not sent. */
 function groupStream(thread: RecorderThread, take: FeedTake): ReadableStream<Uint8Array> {

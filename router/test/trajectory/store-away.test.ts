@@ -1,0 +1,41 @@
+// While the store does not answer, reads and removals are refused as what passes: clients ask again.
+import assert from 'node:assert/strict';
+import { DatabaseSync } from 'node:sqlite';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
+import { startRespServer } from '../harness/resp-server.ts';
+import { startTestRouter } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { turnOf } from '../harness/turns.ts';
+
+const PATHS = ['/trajectories', '/trajectories/a', '/trajectories/a/metrics', '/trajectory?session=a'];
+
+async function refusalOf(url: string, method = 'GET') {
+  const response = await fetch(url, { method });
+  const { code } = (await response.json()) as { code?: string };
+  return [response.status, code, response.headers.get('x-turnout-error')];
+}
+const REFUSED = [503, 'capture_failed', 'capture_failed'];
+
+test('a Redis that is away: trajectories are 503', async (t) => {
+  const redis = await startRespServer(t);
+  const { url } = await startTestRouter(t, { store: redis.url });
+  assert.equal((await fetch(`${url}/trajectories`)).status, 200);
+  await redis.stop();
+  for (const path of PATHS) assert.deepEqual(await refusalOf(url + path), REFUSED, path);
+});
+
+test('a SQLite file that another process has locked: removals are 503, and done when they are asked again', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const store = new SqliteStore(dataDir);
+  store.put([turnOf({ session: 'a' }), turnOf({ session: 'b' })]);
+  store.close();
+  const { url } = await startTestRouter(t, { store: 'sqlite', dataDir });
+  const other = new DatabaseSync(join(dataDir, 'trajectories.sqlite'));
+  other.exec('BEGIN IMMEDIATE');
+  assert.deepEqual(await refusalOf(`${url}/trajectories/a`, 'DELETE'), REFUSED);
+  other.exec('ROLLBACK');
+  other.close();
+  assert.equal((await fetch(`${url}/trajectories/a`, { method: 'DELETE' })).status, 200);
+});
