@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { DatabaseSync } from 'node:sqlite';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { startTestRouter } from '../harness/router.ts';
@@ -24,6 +25,16 @@ test('a Redis that is away: trajectories are 503', async (t) => {
   assert.equal((await fetch(`${url}/trajectories`)).status, 200);
   await redis.stop();
   for (const path of PATHS) assert.deepEqual(await refusalOf(url + path), REFUSED, path);
+});
+
+test('a Redis that is away: sessions of chats are 503', async (t) => {
+  const redis = await startRespServer(t);
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const { url } = await startTestRouter(t, { store: redis.url, plugin: ['chat-sessions'], tokenizerPath });
+  await redis.stop();
+  assert.deepEqual(await refusalOf(`${url}/sessions/a`), REFUSED);
+  assert.deepEqual(await refusalOf(`${url}/sessions/a/samples`, 'POST'), REFUSED);
 });
 
 test('a SQLite file that another process has locked: removals are 503, and done when they are asked again', async (t) => {

@@ -12,7 +12,7 @@ import type { Context, Hono } from 'hono';
 import { newSessionId, noSuchSession } from '../../shared/session-id.ts';
 import type { ChatName } from '../../shared/turn.ts';
 import type { SamplesWish } from '../../thread/chat/samples.ts';
-import type { RecorderThread } from '../recorder-thread.ts';
+import { type RecorderThread, storeFailed } from '../recorder-thread.ts';
 
 const OWN = ['messages', 'stream', 'input_ids'];
 
@@ -103,15 +103,13 @@ function addRoutes(app: Hono, thread: RecorderThread): void {
 
   app.post('/sessions', (c) => c.json({ session_id: newSessionId() }));
 
-  // The name of a session from a header may have slashes: in paths they are %2F.
-  app.get('/sessions/:id{.+}', async (c) => {
+  const read = async (c: Context): Promise<Response> => {
     const refusal = await missing(c);
     if (refusal !== null) return refusal;
     const bytes = await thread.ask('chatRecords', nameOf(c));
     return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/json' });
-  });
-
-  app.post('/sessions/:id{.+}/samples', async (c) => {
+  };
+  const samples = async (c: Context): Promise<Response> => {
     const refusal = await missing(c);
     if (refusal !== null) return refusal;
     const wish = readWish(await c.req.text());
@@ -121,7 +119,11 @@ function addRoutes(app: Hono, thread: RecorderThread): void {
     // miles' drivers show the text as it is.
     if (typeof bytes === 'string') return c.text(bytes, 422);
     return c.body(Buffer.from(bytes), 200, { 'content-type': 'application/octet-stream' });
-  });
+  };
+  const notRead = (error: unknown): never => storeFailed(error, "The session can't be read now");
+  // The name of a session from a header may have slashes: in paths they are %2F.
+  app.get('/sessions/:id{.+}', (c) => read(c).catch(notRead));
+  app.post('/sessions/:id{.+}/samples', (c) => samples(c).catch(notRead));
 }
 
 /** @returns a text: what is wrong */
