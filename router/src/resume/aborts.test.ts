@@ -8,7 +8,13 @@ import { factsOf } from './request.ts';
 /** A generation whose engine is asked once. @param isContinued an abort is continued */
 function generationOf(path: string, body: object, isVllm: boolean, isContinued = true): Generation {
   const asked = factsOf(Asked.read(dialectOf(path)!, Buffer.from(JSON.stringify({ ...body, stream: true })))!);
-  return new Generation({ asked, isVllm, habits: { isDelta: false }, isContinued: () => isContinued });
+  return new Generation({
+    asked,
+    isVllm,
+    habits: { isDelta: false },
+    isContinued: () => isContinued,
+    isRetried: () => true,
+  });
 }
 
 const sse = (event: object | string): Buffer =>

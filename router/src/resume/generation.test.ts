@@ -71,7 +71,7 @@ async function inParts(
   const facts = factsOf(asked);
   assert.equal(facts.whyNot, null);
   const isVllm = engine.core.options.kind === 'vllm';
-  const generation = new Generation({ asked: facts, isVllm, habits, isContinued: () => true });
+  const generation = new Generation({ asked: facts, isVllm, habits, isContinued: () => true, isRetried: () => true });
   const out: Buffer[] = [];
   let next = askedBody(asked, generation.showsStops);
   for (const cut of [...cuts, Infinity]) {
@@ -319,7 +319,7 @@ for (const [kind, path] of [
           const whole = (await ask(engine, path, given)).toString();
           const asked = Asked.read(dialect, given)!;
           const parts = { asked: factsOf(asked), isVllm: kind === 'vllm', habits: { isDelta: false } };
-          const generation = new Generation({ ...parts, isContinued: () => true });
+          const generation = new Generation({ ...parts, isContinued: () => true, isRetried: () => true });
           let next = askedBody(asked, false);
           let made: Buffer | null = null;
           for (const holdAt of [...aborts, 0]) {
@@ -340,7 +340,7 @@ for (const [kind, path] of [
 test('after more tokens without text than are kept a stream can not be continued, until their text comes', () => {
   const body = Buffer.from('{"prompt":[1],"stream":true,"max_tokens":99,"return_token_ids":true}');
   const asked = factsOf(Asked.read(dialectOf('/v1/completions')!, body)!);
-  const parts = { asked, isVllm: true, habits: { isDelta: true }, isContinued: () => true };
+  const parts = { asked, isVllm: true, habits: { isDelta: true }, isContinued: () => true, isRetried: () => true };
   const generation = new Generation(parts);
   const event = (text: string): Buffer[] =>
     generation.event(Buffer.from(`data: {"choices":[{"index":0,"text":"${text}","token_ids":[128]}]}\n\n`));

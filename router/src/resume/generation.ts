@@ -20,6 +20,8 @@ export interface GenerationParts {
   readonly habits: { isDelta: boolean };
   /** The engine aborted it by request. @param hasNew the present part leaves new tokens @returns whether it is continued */
   readonly isContinued: (hasNew: boolean) => boolean;
+  /** The engine failed. @returns whether it is continued */
+  readonly isRetried: () => boolean;
 }
 
 interface KeptEvent {
@@ -132,9 +134,8 @@ export class Generation {
     const [start, end] = dataOf(event);
     const brace = start < 0 ? -1 : event.indexOf(OPENING_BRACE, start);
     if (brace < 0 || brace >= end) {
-      const isEnd = start >= 0;
-      if (isEnd && this.#isSilentAbort()) return [];
-      this.#isDone ||= isEnd;
+      if (start >= 0 && this.#isSilentAbort()) return [];
+      this.#isDone ||= start >= 0;
       return [...this.release(), event];
     }
     const answer = this.asked.dialect.read(event, brace);
@@ -145,8 +146,7 @@ export class Generation {
       this.#usage = event;
       return this.#parts.isVllm && !this.isFinished ? earlier : [...earlier, ...this.release()];
     }
-    const isAborted = part.finish === 'abort' && this.#isContinued();
-    if (isAborted) return this.#aborted(part, event, brace);
+    if (part.finish === 'abort' && this.#isContinued()) return this.#aborted(part, event, brace);
     this.#kept.push({ event, start: brace, part });
     if (this.#isDelta === null && part.count !== null && part.count > part.idCount()) this.#setDelta();
     else if (this.#isDelta === null && this.#kept.length + (this.#newest === null ? 0 : 1) > 1) this.#setMode(false);
@@ -245,7 +245,7 @@ export class Generation {
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */
   #failed(code: number, event: Buffer): Buffer[] {
-    if (code < 500 || this.#newest === null || this.whyNot !== null) {
+    if (code < 500 || this.#newest === null || !this.#parts.isRetried()) {
       this.#hasFailed = true;
       return [...this.release(), event];
     }

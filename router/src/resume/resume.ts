@@ -113,15 +113,20 @@ export class Resume implements AfterAttempt {
       return { kind: 'cut', code: 'upstream_reset', detail };
     }
     if (sink?.isOver === true) return this.#whole(x, followed, COMPLETE);
-    const failed = x.seams.filter(({ cause }) => cause !== 'aborted').length;
-    const exhausted = failed < this.#parts.maxRetries() ? null : 'retries';
-    const reason = generation === null ? followed.reason : (this.#whyNot(x, generation) ?? exhausted);
-    if (generation !== null && reason === null) {
-      const failure = result.code === 'engine_hung' ? 'cut_hung' : 'cut';
-      return this.#next(x, followed, generation, failure, result.detail);
+    if (generation === null) {
+      if (followed.reason !== null) add(this.unresumed, followed.reason);
+      return result;
     }
+    if (!this.#isRetried(x, generation)) return result;
+    return this.#next(x, followed, generation, result.code === 'engine_hung' ? 'cut_hung' : 'cut', result.detail);
+  }
+
+  /** The engine of a generation failed. @returns whether it is continued */
+  #isRetried(x: Exchange, generation: Generation): boolean {
+    const failed = x.seams.filter(({ cause }) => cause !== 'aborted').length;
+    const reason = this.#whyNot(x, generation) ?? (failed < this.#parts.maxRetries() ? null : 'retries');
     if (reason !== null) add(this.unresumed, reason);
-    return result;
+    return reason === null;
   }
 
   #whyNot(x: Exchange, generation: Generation): string | null {
@@ -219,6 +224,7 @@ export class Resume implements AfterAttempt {
       isVllm: worker.engine === 'vllm',
       habits: this.#habits,
       isContinued: (hasNew) => this.#isContinued(x, followed, generation, hasNew),
+      isRetried: () => this.#isRetried(x, generation),
     });
     followed.generation = generation;
     return askedBody(asked!, generation.showsStops);

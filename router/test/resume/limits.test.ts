@@ -115,6 +115,39 @@ test('an engine that reports its own failure within the stream has failed', asyn
   assert.equal(rest.split('[DONE]').length, 2);
 });
 
+for (const [name, said, options] of [
+  ['after the last token', [7, 8, 9, 10], {}],
+  ['that are not retried', [7, 8, 9], { retryMaxRetries: 0 }],
+] as const) {
+  test(`the failure that an engine reports passes, of generations ${name}`, async (t) => {
+    const s = await scene(t, options);
+    const asked = await begin(s);
+    const error = `data: {"error":{"message":"EngineCore died","code":500}}\n\n`;
+    asked.connection.write(chunk(event(said)) + chunk(error) + chunk(DONE) + LAST_CHUNK);
+    assert.match(await s.client.read('0\r\n\r\n'), /EngineCore died.*\[DONE\]/s);
+    assert.equal(s.engines[1].requests.length, 0);
+  });
+}
+
+test('a generation whose engines report failures is continued as often as the option says', async (t) => {
+  let parts = 0;
+  const onRequest = async (asked: EngineRequest): Promise<void> => {
+    await asked.payload();
+    asked.beginStream();
+    const ids = [parts, parts + 1];
+    parts++;
+    asked.connection.write(chunk(event(ids.slice(0, 1))) + chunk(event(ids)));
+    asked.connection.write(chunk('data: {"error":{"code":500}}\n\n') + chunk(DONE) + LAST_CHUNK);
+  };
+  const engine = await startEngine(t, { onRequest: (asked) => void onRequest(asked) });
+  const options = { workerUrls: [engine.url], resume: 'on', retryMaxRetries: 3, disableCircuitBreaker: true } as const;
+  const router = await startTestRouter(t, options);
+  const client = await connectClient(t, router.url);
+  client.write(post('/generate', { ...BODY, sampling_params: { max_new_tokens: 64 } }));
+  assert.match(await client.read('[DONE]'), /"error":\{"code":500\}/);
+  assert.equal(parts, 4);
+});
+
 test('an error that is the request’s own passes', async (t) => {
   const s = await scene(t);
   s.client.write(post('/generate', BODY));
