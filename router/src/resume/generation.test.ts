@@ -348,3 +348,14 @@ test('after more tokens without text than are kept a stream can not be continued
   assert.deepEqual([event('').length, generation.isWithinText], [1, true]);
   assert.deepEqual([event('\ufffdx').length, generation.isWithinText], [17, false]);
 });
+
+test('a generation that keeps nothing ends without its usage', () => {
+  const options = '"stream":true,"stream_options":{"include_usage":true},"return_token_ids":true';
+  const asked = factsOf(Asked.read(dialectOf('/v1/completions')!, Buffer.from(`{"prompt":[1],${options}}`))!);
+  const parts = { asked, isVllm: true, habits: { isDelta: true }, isContinued: () => true, isRetried: () => true };
+  const generation = new Generation(parts);
+  generation.forget();
+  const choice = '{"index":0,"text":"a","token_ids":[128],"finish_reason":"length"}';
+  generation.event(Buffer.from(`data: {"choices":[${choice}]}\n\n`));
+  assert.deepEqual([generation.isFinished, generation.tail().toString()], [true, 'data: [DONE]\n\n']);
+});

@@ -182,8 +182,8 @@ export class Generation {
   tail(): Buffer {
     const { dialect, asksForUsage } = this.asked;
     let text = '';
-    if (asksForUsage && !this.#hasUsage && dialect.name !== 'generate') {
-      const newest = this.#newest!;
+    const newest = this.#newest;
+    if (newest !== null && asksForUsage && !this.#hasUsage && dialect.name !== 'generate') {
       const event = JSON.parse(newest.toString('utf8', newest.indexOf(OPENING_BRACE))) as Record<string, unknown>;
       const [prompt, sampled] = [this.#promptTokens, this.ids.length];
       const usage = { prompt_tokens: prompt, total_tokens: prompt + sampled, completion_tokens: sampled };
