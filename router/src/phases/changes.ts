@@ -72,8 +72,9 @@ export class Changes {
     }
   }
 
-  /** What a plugin made goes to the next one: each event alone, if it made several of one. */
+  /** What a plugin made goes to the next one: each event alone, if it made several of one, and no event that it dropped. */
   #next(phase: Phase, made: Buffer, by: number): Soon<Buffer> {
+    if (phase === 'responseEvent' && made.length === 0) return made;
     const ends = phase === 'responseEvent' && by + 1 < this.plugins.length ? new EventEnds().in(made) : [];
     return ends.length > 1 ? this.#each(phase, made, ends, by + 1) : this.#made(phase, made, by + 1);
   }

@@ -323,3 +323,23 @@ test('responseEvent: of an event that one plugin makes several, the next one get
   deepEqual(seen, ['data: 0\n\n', 'data: 1\n\n', 'data: 0\n\n', 'data: 2\n\n']);
   equal(got.text, 'data: x: 0\n\ndata: x: 1\n\ndata: x: 0\n\ndata: x: 2\n\n');
 });
+
+test('responseEvent: an event that one plugin drops is none for the next one', async (t) => {
+  const seen: string[] = [];
+  const drops: Plugin = {
+    name: 'drops',
+    responseEvent: (_x, event) => (event.includes('1') ? Buffer.alloc(0) : later(event)),
+  };
+  const sees: Plugin = {
+    name: 'sees',
+    responseEvent(_x, event) {
+      seen.push(event.toString());
+      return event;
+    },
+  };
+  const { exchange } = await startScene(t, {}, { plugins: [drops, sees] });
+  const events = ['data: 0\n\n', 'data: 1\n\n', 'data: 2\n\n'];
+  const got = await exchange(HELLO, `${STREAM_HEAD}${events.map((event) => chunk(event)).join('')}0\r\n\r\n`);
+  const left = ['data: 0\n\n', 'data: 2\n\n'];
+  deepEqual([seen, got.text], [left, left.join('')]);
+});
