@@ -245,7 +245,7 @@ export class Generation {
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */
   #failed(code: number, event: Buffer): Buffer[] {
-    if (code < 500 || this.#newest === null || !this.#parts.isRetried()) {
+    if (code < 500 || (this.#newest ?? this.#first) === null || !this.#parts.isRetried()) {
       this.#hasFailed = true;
       return [...this.release(), event];
     }

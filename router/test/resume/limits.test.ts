@@ -129,6 +129,20 @@ for (const [name, said, options] of [
   });
 }
 
+test('an engine that should continue, and reports its own failure before a token, is replaced', async (t) => {
+  const s = await scene(t);
+  (await begin(s)).connection.reset();
+  const asked = await s.engines[1].next();
+  await asked.payload();
+  asked.beginStream();
+  asked.connection.write(chunk('data: {"error":{"code":500}}\n\n') + chunk(DONE) + LAST_CHUNK);
+  const again = await s.engines[0].next();
+  assert.deepEqual((await payloadOf(again)).input_ids, [1, 2, 3, 7, 8]);
+  again.beginStream();
+  again.connection.write(chunk(END) + chunk(DONE) + LAST_CHUNK);
+  assert.ok((await s.client.read('0\r\n\r\n')).includes(JOINED));
+});
+
 test('a generation whose engines report failures is continued as often as the option says', async (t) => {
   let parts = 0;
   const onRequest = async (asked: EngineRequest): Promise<void> => {
