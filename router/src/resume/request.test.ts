@@ -29,6 +29,13 @@ test('the rest is asked for with the tokens so far, and what is left of the limi
     '{"token_ids":[1,7,8],"sampling_params":{"max_tokens":2,"min_tokens":1,"prompt_logprobs":null}}',
   );
   assert.equal(
+    continued(
+      'inference',
+      '{"token_ids":[1,2,3],"sampling_params":{"max_tokens":4,"prompt_logprob_token_ids":[[5]],"prompt_logprob_start":1}}',
+    ),
+    '{"token_ids":[1,2,3,7,8],"sampling_params":{"max_tokens":2,"prompt_logprob_token_ids":null,"prompt_logprob_start":null}}',
+  );
+  assert.equal(
     continued('completions', '{"prompt":[1],"max_tokens":5,"echo":true,"seed":3}'),
     '{"prompt":[1,7,8],"max_tokens":3,"echo":false,"seed":3,"return_token_ids":true}',
   );

@@ -15,13 +15,15 @@ export const inference: Dialect = {
     // As many as fit (0.32; 16 in 0.22).
     defaultLimit: Infinity,
     asksForIds: null,
-    promptScores: { prompt_logprobs: 'null' },
+    // Of the ids vLLM takes as many rows as the prompt has, and their start only with them (0.32).
+    promptScores: { prompt_logprobs: 'null', prompt_logprob_token_ids: 'null', prompt_logprob_start: 'null' },
   },
   joins: {
     request_id: 'first',
     created: 'first',
     prompt_token_ids: 'once',
     prompt_logprobs: 'first',
+    prompt_token_id_logprobs: 'first',
     choices: {
       finish_reason: 'finish',
       token_ids: 'list',

@@ -29,7 +29,7 @@ export const LATER_BOUND = 'max_completion_tokens';
  * What a request asks of its prompt's tokens. A decode engine can't tell, since it never reads the prompt; asked for it, vLLM's breaks
  * (vllm-project/vllm#50792).
  */
-export const promptQuestions = ['prompt_logprobs', 'prompt_logprob_token_ids'] as const;
+export const promptQuestions = ['prompt_logprobs', 'prompt_logprob_token_ids', 'prompt_logprob_start'] as const;
 
 /** Where a response of vLLM 0.32.0 has what only the engine that computed the prompt knows; null: not there. */
 export function promptPlaces(answer: Json): {

@@ -33,9 +33,9 @@ test('/inference/v1/generate has its bounds and its questions in an object of th
   equal(
     decode(
       GENERATE,
-      '{"sampling_params":{"prompt_logprobs":1,"prompt_logprob_token_ids":[[1]],"seed":18446744073709551615}}',
+      '{"sampling_params":{"prompt_logprobs":1,"prompt_logprob_token_ids":[[1]],"prompt_logprob_start":2,"seed":18446744073709551615}}',
     ),
-    '{"sampling_params":{"prompt_logprobs":null,"prompt_logprob_token_ids":null,"seed":18446744073709551615},"kv_transfer_params":{"get":1}}',
+    '{"sampling_params":{"prompt_logprobs":null,"prompt_logprob_token_ids":null,"prompt_logprob_start":null,"seed":18446744073709551615},"kv_transfer_params":{"get":1}}',
   );
   equal(decode(GENERATE, '{"sampling_params":{"n":1}}'), '{"sampling_params":{"n":1},"kv_transfer_params":{"get":1}}');
   // Not what it should be: the engine says so.
