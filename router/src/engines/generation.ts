@@ -1,12 +1,17 @@
 /**
- * Paths of engines that run a model and change no state: SGLang 0.5.23, vLLM 0.32.0, the OpenAI API. Such a request may
- * be retried on another worker, and an engine that fails it is broken, whatever its health path says.
+ * Paths of engines that run a model and change no state: SGLang 0.5.23, vLLM 0.33.0, the OpenAI API. Such a request may
+ * be retried on another worker, and an engine that fails it is broken, whatever its health path says. Not /v1/decisions and
+ * /v1/systemone, which refuse a member that they do not know, as that of a prompt-cache namespace.
  */
 const paths: ReadonlySet<string> = new Set([
+  '/api/chat',
+  '/api/generate',
   '/classify',
+  '/cohere/v2/chat',
   '/detokenize',
   '/encode',
   '/generate',
+  '/generative_scoring',
   '/inference/v1/generate',
   '/invocations',
   '/pooling',
@@ -16,16 +21,20 @@ const paths: ReadonlySet<string> = new Set([
   '/v1/audio/transcriptions',
   '/v1/audio/translations',
   '/v1/chat/completions',
+  '/v1/chat/completions/batch',
   '/v1/classify',
   '/v1/completions',
   '/v1/detokenize',
   '/v1/embeddings',
   '/v1/messages',
+  '/v1/messages/count_tokens',
   '/v1/rerank',
   '/v1/responses',
   '/v1/score',
   '/v1/tokenize',
+  '/v2/embed',
   '/v2/rerank',
+  '/vertex_generate',
 ]);
 
 export const isGeneration = (method: string, path: string): boolean => method === 'POST' && paths.has(path);

@@ -38,6 +38,17 @@ for (const status of [408, 429, 500, 502, 503, 504]) {
   });
 }
 
+for (const path of ['/v1/chat/completions/batch', '/v1/messages/count_tokens', '/vertex_generate', '/api/chat']) {
+  test(`${path} runs a model: it is retried, and an engine that fails it is ejected`, async (t) => {
+    const [first, second] = [await engineOf(t, 500), await engineOf(t, 200)];
+    const router = await over(t, [first, second], { cbFailureThreshold: 1, maxEjectedPercent: 50 });
+    equal((await send(t, router.url, request('POST', path, '{"model":"m"}'))).status, 200);
+    equal((await send(t, router.url, request('POST', path, '{"model":"m"}'))).status, 200);
+    equal(first.requests.length, 1);
+    await untilIdle(router);
+  });
+}
+
 for (const status of [400, 404, 422, 501, 507]) {
   test(`${status}: it is the answer`, async (t) => {
     const second = await engineOf(t, 200);
