@@ -21,7 +21,7 @@ export interface Control {
 }
 
 /**
- * The control paths of SGLang 0.5.23, vLLM 0.32.0 and of training servers built on them. The table decides who may use
+ * The control paths of SGLang 0.5.23, vLLM 0.33.0 and of training servers built on them. The table decides who may use
  * them, which of them are sent to all workers, and what is read again after them. Paths that only read (/model_info,
  * /is_paused, /v1/loads) are not in it, except SGLang's /server_info, which reveals all arguments including keys.
  */
@@ -51,9 +51,13 @@ export const controls: readonly Control[] = [
   { path: '/init_weights_send_group*', isForOne: true },
   { path: '/init_*' },
   { path: '/destroy_*' },
+  { path: '/shutdown_weight_transfer_engine' },
   { path: '/send_weights*', isForOne: true },
   { path: '/get_weights_by_name', isForOne: true },
   { path: '/get_parameter*', isForOne: true },
+  // Where another process can read the weights from the engine's memory.
+  { path: '/remote_instance_transfer_engine_info', isForOne: true },
+  { path: '/get_remote_instance_transfer_engine_info', isForOne: true },
   { path: '/post_process_weights' },
   { path: '/weight_checker', isForOne: true },
   { path: '/weights_checker', isForOne: true },
@@ -84,6 +88,8 @@ export const controls: readonly Control[] = [
   // The process itself.
   { path: '/collective_rpc', changesVersion: true },
   { path: '/scale_elastic_ep', isForOne: true },
+  // An engine of a pair becomes the other half.
+  { path: '/pd_role_switch', isForOne: true },
   { path: '/fault_tolerance/apply', isForOne: true },
   { path: '/start_profile' },
   { path: '/stop_profile' },
@@ -95,6 +101,7 @@ export const controls: readonly Control[] = [
   { path: '/configure_logging' },
   { path: '/add_external_corpus' },
   { path: '/remove_external_corpus' },
+  { path: '/list_external_corpora', isForOne: true },
   { path: '/server_info', isForOne: true },
   { path: '/get_server_info', isForOne: true },
 ];
