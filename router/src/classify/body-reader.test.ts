@@ -63,7 +63,7 @@ const allFields = {
   user: 'b-user',
   session_id: 'b-id',
   prompt_cache_key: 'b-cache',
-  session_params: { session_id: 'b-params' },
+  session_params: { session_id: 'b-params', id: 'b-session' },
   routing_key: 'b-routing',
   metadata: { session_id: 'b-metadata', user_id: 'b-metadata-user' },
 };
@@ -105,6 +105,7 @@ test('keys are believed in the order of what they say', () => {
     'session header:x-claude-code-session-id',
     'session header:x-litellm-session-id',
     'session body:session_params.session_id',
+    'session body:session_params.id',
     'session body:prompt_cache_key',
     'session body:session_id',
     'session body:routing_key',

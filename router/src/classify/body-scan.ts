@@ -9,7 +9,7 @@ const finder = new MemberFinder(fields);
 const MODEL = keyFields.length;
 const FIRST_PROMPT = MODEL + 1;
 /** For the objects in `session_params` and `metadata`. */
-const innerFields = ['session_id', 'user_id'];
+const innerFields = ['session_id', 'user_id', 'id'];
 const innerFinder = new MemberFinder(innerFields);
 
 /** The largest JSON string of that many characters: anything longer is not decoded. */

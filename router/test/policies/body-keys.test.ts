@@ -15,6 +15,7 @@ const apis: Readonly<Record<string, (text: string) => Record<string, unknown>>> 
 };
 const places: Readonly<Record<string, (key: string) => Record<string, unknown>>> = {
   'session_params.session_id': (key) => ({ session_params: { session_id: key } }),
+  'session_params.id': (key) => ({ session_params: { id: key, rid: 'r' } }),
   prompt_cache_key: (key) => ({ prompt_cache_key: key }),
   session_id: (key) => ({ session_id: key }),
   routing_key: (key) => ({ routing_key: key }),
@@ -44,6 +45,18 @@ test('a key in the body sticks, in each of its places and on every path', async 
   // A key is what it says, not where it stands.
   for (const place of Object.keys(places)) deepEqual(homes[place], homes['session_id'], place);
 });
+
+for (const policy of ['consistent_hash', 'rollout'] as const) {
+  test(`${policy}: a session of SGLang is used and closed at the engine that opened it`, async (t) => {
+    const { who } = await startFleetScene(t, 4, { policy });
+    for (const name of names) {
+      const home = await who(post('/open_session', { capacity_of_str_len: 1000, session_id: name }));
+      for (let turn = 0; turn < 3; turn++)
+        equal(await who(post('/generate', { text: `turn ${turn}`, session_params: { id: name } })), home);
+      equal(await who(post('/close_session', { session_id: name })), home);
+    }
+  });
+}
 
 test('text in a prompt that looks like a key is not a key', async (t) => {
   const { whoGets } = await startFleetScene(t, 4, HASH);

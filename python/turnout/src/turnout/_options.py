@@ -129,7 +129,7 @@ class RouterOptions(TypedDict, total=False):
     """Headers that carry the session key, highest priority first. Default: [x-smg-routing-key,x-multi-turn-session-id,x-session-affinity,x-session-id,thread-id,session-id,session_id,conversation_id,x-claude-code-session-id,x-litellm-session-id]."""
 
     session_fields: Sequence[str]
-    """Fields of a JSON body that carry the session key, highest priority first. metadata.user_id and user count if their value names a session; with --policy rollout also while no two requests with the value overlap. Default: [session_params.session_id,prompt_cache_key,session_id,routing_key,metadata.session_id,metadata.user_id,user]."""
+    """Fields of a JSON body that carry the session key, highest priority first. metadata.user_id and user count if their value names a session; with --policy rollout also while no two requests with the value overlap. Default: [session_params.session_id,session_params.id,prompt_cache_key,session_id,routing_key,metadata.session_id,metadata.user_id,user]."""
 
     key_order: Literal["turnout", "vllm-router"]
     """Where the routing key is searched: turnout (session keys first, in headers and body) or vllm-router (the order of that router). Default: turnout."""

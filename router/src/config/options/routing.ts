@@ -28,9 +28,13 @@ const sessionHeaders = [
   'x-litellm-session-id',
 ];
 
-/** Fields of a body that name a session, in order of preference: vLLM, OpenAI, Fireworks, SGLang, clients of Anthropic's and OpenAI's APIs. */
+/**
+ * Fields of a body that name a session, in order of preference: vLLM's router, SGLang's sessions (0.5.23: only the engine that opened one
+ * knows it), OpenAI, Fireworks, SGLang, clients of Anthropic's and OpenAI's APIs.
+ */
 export const sessionFields = [
   'session_params.session_id',
+  'session_params.id',
   'prompt_cache_key',
   'session_id',
   'routing_key',
