@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Joining, joinParts, joinedSpans } from './join-parts.ts';
 import { completions } from '../engines/dialects/completions.ts';
+import { inference } from '../engines/dialects/inference.ts';
 import { generate } from '../engines/dialects/generate.ts';
 import { joinedExperts } from './join-experts.ts';
 
@@ -130,6 +131,33 @@ test('routed experts of the first part replace those that were computed again, r
   assert.equal(joinedExperts(base64(first), base64(npy(3, second))), null);
   assert.equal(joinedExperts(base64(second), base64(first)), null, 'the first part can not have more rows');
   assert.equal(joinedExperts(Buffer.from('null'), base64(second)), null);
+});
+
+test('sampling masks and the rows of sparse attention are those of all tokens', () => {
+  const part = (masks: number[][], logprobs: number[], rows: number[]): object => ({
+    output_ids: masks.map(([id]) => id),
+    meta_info: {
+      output_token_sampling_mask: masks,
+      output_token_sampling_logprobs: logprobs,
+      output_token_sampling_mask_length: masks.length,
+      indexer_topk: Buffer.from(rows).toString('base64'),
+    },
+  });
+  const first = text(part([[7, 1], [8]], [-1, -2], [1, 1, 2, 2]));
+  const second = text(part([[9, 4]], [-3], [9, 9, 9, 9, 3, 3]));
+  assert.deepEqual(
+    JSON.parse(joinParts(second, 0, generate.joins, { ...WHOLE, first }).toString()),
+    part([[7, 1], [8], [9, 4]], [-1, -2, -3], [1, 1, 2, 2, 3, 3]),
+  );
+  const own = (masks: number[][]): object => ({
+    choices: [{ token_ids: masks.map(([id]) => id), sampling_mask: masks }],
+  });
+  assert.deepEqual(
+    JSON.parse(
+      joinParts(text(own([[9]])), 0, inference.joins, { ...WHOLE, first: text(own([[7], [8, 2]])) }).toString(),
+    ),
+    own([[7], [8, 2], [9]]),
+  );
 });
 
 test('versions stay as each engine writes them: numbers, texts or null', () => {

@@ -101,6 +101,12 @@ test('what can not be continued exactly says why', () => {
     ['completions', '{"prompt":[1],"structured_outputs":{"regex":"a"}}', 'grammar'],
     ['inference', '{"token_ids":[1],"sampling_params":{"bad_words":["x"]}}', 'processors'],
     ['inference', '{"token_ids":[1],"features":{"mm":1}}', 'media'],
+    ['inference', '{"token_ids":[1],"content_parts":[{"type":"image_url"}]}', 'media'],
+    ['inference', '{"token_ids":[1],"sampling_params":{"extra_args":{"x":1}}}', 'processors'],
+    ['inference', '{"token_ids":[1],"sampling_params":{"trace_decode_token_ids":[5,6,7]}}', 'processors'],
+    ['inference', '{"token_ids":[1],"output_mode":"text"}', 'form'],
+    ['inference', '{"token_ids":[1],"output_mode":"tokens"}', null],
+    ['generate', '{"input_ids":[1],"return_flat_raw_output_top_logprobs":true}', 'form'],
   ];
   for (const [form, body, reason] of cases) assert.equal(factsOf(read(form, body)).whyNot, reason, body);
   assert.equal(Asked.read(dialects.generate, Buffer.from('[1]')), null);

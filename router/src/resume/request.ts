@@ -83,7 +83,7 @@ export function continuedBody(asked: Asked, { ids, promptIds }: SoFar, showsStop
 
 /**
  * Parameters with which a generation can't be continued exactly from its tokens: an engine keeps more of it than they tell. By reason, each
- * with the values that ask for nothing. SGLang 0.5.23 and vLLM 0.32.0.
+ * with the values that ask for nothing. SGLang 0.5.23 and vLLM 0.33.0.
  */
 const parameters: Readonly<Record<string, Readonly<Record<string, readonly unknown[]>>>> = {
   samples: { n: [1], best_of: [1] },
@@ -112,14 +112,26 @@ const parameters: Readonly<Record<string, Readonly<Record<string, readonly unkno
     max_thinking_tokens: [],
     repetition_detection: [],
     vllm_xargs: [],
+    extra_args: [],
+    trace_decode_token_ids: [],
   },
   stop_regex: { stop_regex: [''] },
   hidden_states: { return_hidden_states: [false] },
+  // One array for all tokens, or a text or message made of them.
+  form: {
+    return_flat_raw_top_logprobs: [false],
+    return_flat_raw_output_top_logprobs: [false],
+    output_mode: ['tokens'],
+  },
   media: {
     image_data: [],
     video_data: [],
     audio_data: [],
     features: [],
+    content_parts: [],
+    mm_payload: [],
+    ec_transfer_params: [],
+    positional_embed_overrides: [],
     input_embeds: [],
     prompt_embeds: [],
     multi_modal_data: [],

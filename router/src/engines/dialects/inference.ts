@@ -28,6 +28,7 @@ export const inference: Dialect = {
       finish_reason: 'finish',
       token_ids: 'list',
       logprobs: { content: 'list' },
+      sampling_mask: 'list',
       weight_versions: 'spans',
       routed_experts: 'experts',
     },
