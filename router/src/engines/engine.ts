@@ -9,7 +9,7 @@ export interface EngineFacts {
   readonly model: string | null;
   readonly weightVersion: string | null;
   readonly hasPrefixCache: boolean | null;
-  /** The size of the KV cache in tokens. */
+  /** The size of the KV cache of each data-parallel rank, in tokens. */
   readonly kvTokens: number | null;
   readonly returnsRoutedExperts: boolean | null;
   /** Data-parallel ranks at its address, numbered from 0. */

@@ -4,7 +4,7 @@ import { type Engine, type RankFigures, type RankLoad, count, text } from './eng
 import { metricLines, rankIn } from './metric-lines.ts';
 import { servedModel } from './openai.ts';
 
-/** vLLM (0.32.0). The control paths for weights and pauses need VLLM_SERVER_DEV_MODE=1. */
+/** vLLM (0.33.0). The control paths for weights and pauses need VLLM_SERVER_DEV_MODE=1. */
 export const vllm: Engine = {
   kind: 'vllm',
   async read(ask) {
@@ -16,18 +16,17 @@ export const vllm: Engine = {
     const metrics = await ask('/metrics').catch(() => null);
     const config = metrics === null ? null : /^vllm:cache_config_info\{(.*)\}/m.exec(metrics.text)?.[1];
     const caching = config == null ? null : /enable_prefix_caching="(\w+)"/.exec(config)?.[1];
-    const blocks = config == null ? null : /num_gpu_blocks="(\d+)"/.exec(config)?.[1];
-    const blockSize = config == null ? null : /\bblock_size="(\d+)"/.exec(config)?.[1];
+    const ranks = metrics === null ? 0 : loadsIn(metrics.text).length;
     return {
       kind: 'vllm',
       engineVersion: text(version['version']),
       model: await servedModel(ask),
       weightVersion: text(weights?.['weight_version']),
       hasPrefixCache: caching == null ? null : caching === 'True',
-      kvTokens: count(Number(blocks) * Number(blockSize)),
+      kvTokens: config == null ? null : kvTokensIn(config, ranks),
       returnsRoutedExperts: null,
       // /server_info has the number too, but only in development mode.
-      dpSize: metrics === null ? null : count(loadsIn(metrics.text).length),
+      dpSize: count(ranks),
       hasControlCalls: paused !== null,
     };
   },
@@ -61,6 +60,18 @@ export const vllm: Engine = {
     return text((await askJson(ask, '/weight_info'))?.['weight_version']);
   },
 };
+
+/**
+ * The KV cache of a rank. The blocks are those of all ranks, and a token of a model with several kinds of layers takes a block of each kind:
+ * newer releases (0.32) tell the tokens too.
+ */
+function kvTokensIn(config: string, ranks: number): number | null {
+  const label = (name: string): number => Number(new RegExp(`(?:^|,)${name}="(\\d+)"`).exec(config)?.[1]);
+  return (
+    count(label('kv_cache_size_tokens')) ??
+    count(Math.floor((label('num_gpu_blocks') * label('block_size')) / Math.max(1, ranks)))
+  );
+}
 
 /** @returns null if the path does not exist (without development mode) */
 async function saysYes(ask: Asker, path: string, field: string): Promise<boolean | null | 'no answer'> {

@@ -272,7 +272,9 @@ export class HealthWatch {
       worker.engine = facts.kind;
       worker.engineVersion = facts.engineVersion;
       versions.learned(worker, facts.weightVersion);
-      worker.kvTokens = facts.kvTokens;
+      // Without a rank it has the caches of all ranks.
+      const ranks = worker.rank === null ? (facts.dpSize ?? 1) : 1;
+      worker.kvTokens = facts.kvTokens === null ? null : facts.kvTokens * ranks;
       onEvent('identified', worker, facts.kind);
     }
   }

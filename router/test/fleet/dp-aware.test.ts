@@ -100,6 +100,36 @@ test('--dp-aware: vLLM tells its ranks by its metrics', async (t) => {
   );
 });
 
+test('a rank has its own KV cache, and a worker without a rank those of all ranks', async (t) => {
+  const withCache =
+    (labels: string): ControlAnswer =>
+    (path) => {
+      const rest = vllm(path) ?? '';
+      const config = `vllm:cache_config_info{block_size="16",engine="3",hash_block_size="4",${labels}} 1.0\n`;
+      return path === '/metrics' ? answer(200, config + rest.slice(rest.indexOf('\r\n\r\n') + 4)) : rest;
+    };
+  const told: ControlAnswer = (path) =>
+    path === '/server_info' ? json({ dp_size: 3, max_total_num_tokens: 1_600 }) : sglang(3)(path);
+  const kinds: readonly (readonly [ControlAnswer, number])[] = [
+    [told, 1_600],
+    [withCache('kv_cache_size_tokens="None",num_gpu_blocks="300"'), 1_600],
+    // Two groups of layers: of each two blocks.
+    [withCache('kv_cache_size_tokens="800",num_gpu_blocks="300"'), 800],
+  ];
+  for (const [control, tokens] of kinds) {
+    const engine = await startEngine(t, { control });
+    const plain = await startTestRouter(t, { ...options, workerUrls: [engine.url] });
+    await until('it is known', () => plain.fleet.workers[0]!.engine !== null);
+    assert.equal(plain.fleet.workers[0]!.kvTokens, 3 * tokens);
+    const aware = await startTestRouter(t, { ...options, dpAware: true, workerUrls: [engine.url] });
+    await until('its ranks serve', () => aware.fleet.eligible.length === 3);
+    assert.deepEqual(
+      aware.fleet.workers.map(({ kvTokens }) => kvTokens),
+      [tokens, tokens, tokens],
+    );
+  }
+});
+
 test('--dp-aware: a restarted engine may have other ranks, and each has its own memory', async (t) => {
   const told = (dpSize: number, kvTokens: number): ControlAnswer => {
     const rest = sglang(dpSize);

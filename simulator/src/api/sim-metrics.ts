@@ -53,7 +53,7 @@ function vllmRows(core: Core): Row[] {
 /** The labels that the router reads, as in vLLM 0.32. */
 function cacheConfig({ options: { blockTokens }, kvTokensTotal }: Core): string {
   const blocks = Math.floor(kvTokensTotal / blockTokens);
-  return `block_size="${blockTokens}",enable_prefix_caching="True",num_gpu_blocks="${blocks}"`;
+  return `block_size="${blockTokens}",enable_prefix_caching="True",kv_cache_size_tokens="${blocks * blockTokens}",num_gpu_blocks="${blocks}"`;
 }
 
 function sglangRows(core: Core): Row[] {
