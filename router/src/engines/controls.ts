@@ -16,7 +16,7 @@ export interface Control {
   readonly pauses?: 'generation' | 'memory';
   /** What success resumes. */
   readonly resumes?: 'generation' | 'memory';
-  /** A request that names the requests that it is about needs no admin key; the body decides (`admit/abort-scope.ts`). */
+  /** A request that names the requests that it is about needs no admin key; the body decides (`admit/authorizer.ts`). */
   readonly needsNoAdmin?: 'for named requests';
 }
 
@@ -106,7 +106,7 @@ export const controls: readonly Control[] = [
   { path: '/get_server_info', isForOne: true },
 ];
 
-/** Paths that need an admin key unless the body names the requests that they are about (`admit/abort-scope.ts`). */
+/** Paths that need an admin key unless the body names the requests that they are about (`admit/authorizer.ts`). */
 export const pathsDecidedByBody: ReadonlySet<string> = new Set(
   controls.filter(({ needsNoAdmin }) => needsNoAdmin !== undefined).map(({ path }) => path),
 );

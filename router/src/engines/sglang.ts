@@ -53,6 +53,13 @@ export const sglang: Engine = {
   },
 };
 
+/**
+ * The name of its model since its start; null: not reported. Weights from disk change the one in /v1/models and /model_info to their path
+ * (0.5.23), but requests name what the engine was started with, and engines with other weights are asked for the same model.
+ */
+export const sglangModelName = async (ask: Asker): Promise<string | null> =>
+  text((await either(ask, '/server_info', '/get_server_info'))?.['served_model_name']) || null;
+
 /** Until 0.5.5; a list, where /v1/loads has an object. */
 async function oldLoads(ask: Asker): Promise<unknown> {
   try {

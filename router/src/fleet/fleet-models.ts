@@ -3,6 +3,8 @@ import type { Fleet } from './fleet.ts';
 import { REASONS, type Worker } from './worker.ts';
 import { MemberFinder, readString, scanItems } from '../kit/json-scan.ts';
 import type { Asker } from '../engines/ask.ts';
+import { sglangModelName } from '../engines/sglang.ts';
+import { objectIn } from '../kit/json-object.ts';
 
 /** The least time between two lookups for unknown model names. */
 const LOOK_EVERY_MS = 1_000;
@@ -244,5 +246,14 @@ async function readModels(ask: Asker): Promise<Map<string, string> | null> {
     const id = readString(bytes, span[0]!, span[1]!);
     if (id !== null && id !== '') models.set(id, bytes.toString('utf8', start, end));
   });
+  for (const [name, json] of models) {
+    const model = objectIn(json);
+    if (model?.['owned_by'] !== 'sglang' || (model['parent'] ?? null) !== null) continue;
+    const own = await sglangModelName(ask);
+    if (own === null || models.has(own)) return models;
+    const named = JSON.stringify({ ...model, id: own });
+    // The order stays.
+    return new Map(Array.from(models, (each) => (each[0] === name ? [own, named] : each)));
+  }
   return models;
 }

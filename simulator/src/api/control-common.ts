@@ -27,13 +27,13 @@ function models(call: HttpCall): void {
   const { core } = call;
   const { kind, model, maxModelTokens } = core.options;
   const created = Math.floor(Date.now() / 1000);
-  const data = [...core.modelNames].map(([id, root]) => ({
-    id,
+  const data = [...core.modelNames].map(([name, root]) => ({
+    id: name === model ? core.servedName : name,
     object: 'model',
     created,
     owned_by: kind,
     root,
-    parent: id === model ? null : model,
+    parent: name === model ? null : core.servedName,
     max_model_len: maxModelTokens,
   }));
   call.json(200, { object: 'list', data });

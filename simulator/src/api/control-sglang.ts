@@ -55,7 +55,7 @@ function modelInfo(call: HttpCall): void {
     has_audio_understanding: false,
     model_type: 'turnout-sim',
     disaggregation_mode: 'null',
-    served_model_name: core.options.model,
+    served_model_name: core.servedName,
   });
 }
 
@@ -176,6 +176,8 @@ async function updateWeights(call: HttpCall): Promise<void> {
   const path = isDisk ? (body.model_path as string) : `weights ${version ?? 'unnamed'}`;
   if (body.abort_all_requests === true) core.abort(() => true);
   await core.loadWeights(path, version);
+  // As in 0.5.23: the path becomes the name of the model, except in /server_info.
+  if (isDisk) core.servedName = path;
   const isFlushed = body.flush_cache === false || core.flushCache();
   const message = isFlushed
     ? 'Succeeded to update model weights.'

@@ -47,6 +47,8 @@ export class Core {
   readonly options: SimOptions;
   readonly scheduler: Scheduler;
   modelPath: string;
+  /** What the engine lists its model as. */
+  servedName: string;
   /** Names that requests may use: the model and its LoRA adapters (name -> path). */
   readonly modelNames = new Map<string, string>();
   paused = false;
@@ -69,6 +71,7 @@ export class Core {
   constructor(options: SimOptions) {
     this.options = options;
     this.modelPath = options.modelPath;
+    this.servedName = options.model;
     this.modelNames.set(options.model, options.modelPath);
     this.scheduler = new Scheduler(options, this.#samplerOf(options.modelPath));
     this.#driver = new Driver(this.scheduler, options.timeScale, (progressed) => this.#deliver(progressed));
