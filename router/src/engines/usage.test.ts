@@ -67,6 +67,10 @@ test('event streams: the event with the counts by itself, together with the end,
   assert.deepEqual(read(true, token, token, last, done), usage);
   assert.deepEqual(read(true, token, last + done), usage);
   assert.deepEqual(read(true, token.repeat(200) + last + done), usage);
+  // vLLM (0.32) writes who it is after the counts.
+  const ours = '"usage":{"prompt_tokens":9,"completion_tokens":4},"system_fingerprint":"vllm-0.33.0-f07b331c"';
+  const named = event(`{"choices":[],${ours}}`);
+  assert.deepEqual(read(true, token, token, named, done), usage);
   assert.equal(read(true, token, token, done), null);
   const cumulative = [1, 2].map((n) =>
     event(`{"text":"a","meta_info":{"prompt_tokens":9,"cached_tokens":5,"completion_tokens":${n}}}`),

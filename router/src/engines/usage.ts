@@ -47,8 +47,8 @@ for (const kind of [OUTPUT, PROMPT, CACHED, USAGE]) {
  * Finds the token counts in one read of a response: `usage` of OpenAI's APIs, `meta_info` of SGLang's. A response with
  * several results (a JSON array) is not searched.
  *
- * A read of an event stream is searched only if its last event may have counts: it ends with an object in an object, or
- * the stream ends with it. Other reads cost a look at a few bytes.
+ * A read of an event stream is searched only if its last event may have counts: it ends with an object or a text in an object,
+ * or the stream ends with it. Other reads cost a look at a few bytes.
  *
  * @param isLast these bytes are the last of the response
  * @returns null if there are none
@@ -80,9 +80,11 @@ function skipLineEnds(bytes: Buffer, start: number, from: number): number {
   return at;
 }
 
-/** An event with counts ends with `}}`; `[DONE]` follows it. */
-const mayHoldCounts = (bytes: Buffer, last: number): boolean =>
-  bytes[last] === RBRACE ? bytes[last - 1] === RBRACE : bytes[last] === RBRACKET;
+/** An event with counts ends with `}}`, that of vLLM (0.32) with a text, its `system_fingerprint`; `[DONE]` follows it. */
+function mayHoldCounts(bytes: Buffer, last: number): boolean {
+  if (bytes[last] !== RBRACE) return bytes[last] === RBRACKET;
+  return bytes[last - 1] === RBRACE || bytes[last - 1] === QUOTE;
+}
 
 /** Searches `bytes[from, end)`; bytes before `from` cost time. */
 function findUsage(bytes: Buffer, from: number, end: number): Usage | null {
