@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Usage, readUsage } from './usage.ts';
+import { type Usage, readUsage, withEarlier } from './usage.ts';
 
 function read(isEventStream: boolean, ...parts: readonly string[]): Usage | null {
   let usage: Usage | null = null;
@@ -9,7 +9,7 @@ function read(isEventStream: boolean, ...parts: readonly string[]): Usage | null
   for (const [i, part] of parts.entries()) {
     const bytes = Buffer.from(around + part + around);
     const end = around.length + Buffer.byteLength(part);
-    usage = readUsage(bytes, around.length, end, isEventStream, i === parts.length - 1) ?? usage;
+    usage = withEarlier(readUsage(bytes, around.length, end, isEventStream, i === parts.length - 1), usage);
   }
   return usage;
 }
@@ -31,7 +31,15 @@ test('the counts of whole answers, as each API spells them', () => {
     [`{"usage":{"prompt_tokens":12,"completion_tokens":3},"prompt_token_ids":${ids}}`, counts(12, null, 3)],
     ['{"text":"x","meta_info":{"id":"a","prompt_tokens":7,"completion_tokens":2,"cached_tokens":0}}', counts(7, 0, 2)],
     [`{"meta_info":{"prompt_tokens":7,"output_token_logprobs":${ids},"completion_tokens":2}}`, counts(7, null, 2)],
-    ['{"usage":{"input_tokens":5,"cache_read_input_tokens":4,"output_tokens":6}}', counts(5, 4, 6)],
+    ['{"usage":{"input_tokens":5,"cache_read_input_tokens":4,"output_tokens":6}}', counts(9, 4, 6)],
+    [
+      '{"usage":{"input_tokens":5,"output_tokens":6,"cache_creation_input_tokens":2,"cache_read_input_tokens":4}}',
+      counts(11, 4, 6),
+    ],
+    [
+      '{"usage":{"input_tokens":5,"output_tokens":6,"cache_creation_input_tokens":null,"cache_read_input_tokens":null}}',
+      counts(5, null, 6),
+    ],
     [
       '{"usage":{"input_tokens":5,"input_tokens_details":{"cached_tokens":4},"output_tokens":6,"output_tokens_details":{"reasoning_tokens":1}}}',
       counts(5, 4, 6),
@@ -72,6 +80,14 @@ test('event streams: the event with the counts by itself, together with the end,
   const named = event(`{"choices":[],${ours}}`);
   assert.deepEqual(read(true, token, token, named, done), usage);
   assert.equal(read(true, token, token, done), null);
+  // The Messages API of SGLang (0.5.23), and that of vLLM (0.32), which counts the prompt at the end too.
+  const began = event(
+    '{"type":"message_start","message":{"id":"m","usage":{"input_tokens":2,"output_tokens":0,"cache_read_input_tokens":7}}}',
+  );
+  for (const counted of ['"output_tokens":4', '"input_tokens":2,"output_tokens":4,"cache_read_input_tokens":7']) {
+    const delta = event(`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{${counted}}}`);
+    assert.deepEqual(read(true, began, token, delta, event('{"type":"message_stop"}')), counts(9, 7, 4));
+  }
   const cumulative = [1, 2].map((n) =>
     event(`{"text":"a","meta_info":{"prompt_tokens":9,"cached_tokens":5,"completion_tokens":${n}}}`),
   );

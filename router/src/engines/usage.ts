@@ -28,7 +28,10 @@ const named = (...names: readonly string[]): Buffer[] => names.map((name) => Buf
 /** Of OpenAI's completions and SGLang's `meta_info`; of the Responses and Messages APIs. */
 const OUTPUT = named('completion_tokens', 'output_tokens');
 const PROMPT = named('prompt_tokens', 'input_tokens');
-const CACHED = named('cached_tokens', 'cache_read_input_tokens');
+const CACHED = named('cached_tokens');
+/** Of the Messages API, whose `input_tokens` are only those that were not in the cache. */
+const CACHE_READ = named('cache_read_input_tokens');
+const CACHE_MADE = named('cache_creation_input_tokens');
 /** The object that has them in OpenAI's APIs. */
 const USAGE = named('usage');
 
@@ -39,7 +42,7 @@ interface Name {
 
 const NOT_ONE: readonly Name[] = [];
 const byLength: Name[][] = [];
-for (const kind of [OUTPUT, PROMPT, CACHED, USAGE]) {
+for (const kind of [OUTPUT, PROMPT, CACHED, CACHE_READ, CACHE_MADE, USAGE]) {
   for (const name of kind) (byLength[name.length] ??= []).push({ name, kind });
 }
 
@@ -65,6 +68,17 @@ export function readUsage(
   const from = isLast && !isEventStream ? start : Math.max(start, end - TAIL_BYTES);
   // A view costs as much as the search, so it is made only if many bytes come before the searched ones.
   return from < TAIL_BYTES ? findUsage(bytes, from, end) : findUsage(bytes.subarray(from, end), 0, end - from);
+}
+
+/**
+ * What was read of the same response before counts where these bytes do not say it: SGLang's Messages API (0.5.23) counts the prompt only in
+ * the first event of a stream.
+ */
+export function withEarlier(read: Usage | null, earlier: Usage | null): Usage | null {
+  if (read === null || earlier === null) return read ?? earlier;
+  read.promptTokens ??= earlier.promptTokens;
+  read.cachedTokens ??= earlier.cachedTokens;
+  return read;
 }
 
 /** The index of the last byte that is not a line end or the end of a chunked body. */
@@ -106,6 +120,7 @@ function usageNear(bytes: Buffer, from: number, end: number): Usage | null {
   let promptTokens = -1;
   let cachedTokens = -1;
   let outputTokens = -1;
+  let apart = 0;
   for (let i = end - 1; i > from; i--) {
     if (bytes[i] !== QUOTE || (bytes[i - 1] !== S && bytes[i - 1] !== E)) continue;
     let first = i - 1;
@@ -114,6 +129,8 @@ function usageNear(bytes: Buffer, from: number, end: number): Usage | null {
     if (kind === OUTPUT && outputTokens < 0) outputTokens = countAfter(bytes, i);
     else if (kind === PROMPT && promptTokens < 0) promptTokens = countAfter(bytes, i);
     else if (kind === CACHED && cachedTokens < 0) cachedTokens = countAfter(bytes, i);
+    else if (kind === CACHE_READ && cachedTokens < 0) apart += Math.max(0, (cachedTokens = countAfter(bytes, i)));
+    else if (kind === CACHE_MADE) apart += Math.max(0, countAfter(bytes, i));
     else if (kind === USAGE && outputTokens >= 0) break;
     // Of a name that is not known, the quote at its beginning may be the end of another one.
     else continue;
@@ -121,7 +138,11 @@ function usageNear(bytes: Buffer, from: number, end: number): Usage | null {
   }
   return outputTokens < 0
     ? null
-    : { promptTokens: known(promptTokens), cachedTokens: known(cachedTokens), outputTokens };
+    : {
+        promptTokens: known(promptTokens < 0 ? -1 : promptTokens + apart),
+        cachedTokens: known(cachedTokens),
+        outputTokens,
+      };
 }
 
 const known = (count: number): number | null => (count < 0 ? null : count);

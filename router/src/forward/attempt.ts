@@ -1,4 +1,4 @@
-import { readUsage } from '../engines/usage.ts';
+import { readUsage, withEarlier } from '../engines/usage.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { writeMessage } from '../wire/socket-memory.ts';
@@ -265,7 +265,7 @@ export class Attempt implements UpstreamUser, Source {
     const { x } = this;
     if (x.isGeneration && end > start && this.#rules?.isAside(this) !== true) {
       const bodyEnd = isLast ? end - surplus : end;
-      x.usage = readUsage(bytes, start, bodyEnd, this.#head!.isEventStream, isLast) ?? x.usage;
+      x.usage = withEarlier(readUsage(bytes, start, bodyEnd, this.#head!.isEventStream, isLast), x.usage);
     }
     if (isLast) {
       this.#complete(surplus);

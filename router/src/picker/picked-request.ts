@@ -1,6 +1,6 @@
 import { STATUS_CODES } from 'node:http';
 import { errorFormatOf, normalPath } from '../classify/classify.ts';
-import { readUsage } from '../engines/usage.ts';
+import { readUsage, withEarlier } from '../engines/usage.ts';
 import type { Carrier, Exchange, Started } from '../exchange.ts';
 import type { Leg, Worker } from '../fleet/worker.ts';
 import type { Leading } from '../forward/attempt-context.ts';
@@ -334,7 +334,7 @@ export class PickedRequest implements Carrier {
     x.lastByteMs = performance.now();
     if (body.length > 0 && x.answerReads++ === 0) x.firstTokenMs = x.lastByteMs;
     if (x.isGeneration && body.length > 0)
-      x.usage = readUsage(body, 0, body.length, this.#isStream, endOfStream) ?? x.usage;
+      x.usage = withEarlier(readUsage(body, 0, body.length, this.#isStream, endOfStream), x.usage);
     if (endOfStream) this.#complete();
   }
 

@@ -62,7 +62,9 @@ const asStream = (body: string): string => `${body.slice(0, -1)},"stream":true}`
 
 /** What differs from answer to answer of one engine. */
 const alike = (answer: string): string =>
-  answer.replaceAll(/"(id|item_id)":"[^"]*"/g, '"$1":""').replaceAll(/"(created_at|cached_tokens)":\d+/g, '"$1":0');
+  answer
+    .replaceAll(/"(id|item_id)":"[^"]*"/g, '"$1":""')
+    .replaceAll(/"(created_at|cached_tokens|input_tokens|cache_read_input_tokens)":\d+/g, '"$1":0');
 
 /** The visible text of what the engine sampled last. */
 const said = ({ log }: ChatScene): string => decode(log.at(-1)!.outputIds, false);

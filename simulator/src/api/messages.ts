@@ -15,10 +15,11 @@ const endOf = (finish: Finish | null): object => {
 
 const head = ({ id, model }: MadeChat): object => ({ id, type: 'message', role: 'assistant', model });
 
-const usage = ({ sequence: { prompt, output } }: MadeChat): object => ({
-  input_tokens: prompt.length,
-  output_tokens: output.length,
-});
+/** Tokens of the prompt that were in the cache are counted apart. */
+function usage({ sequence: { prompt, output, cachedTokens } }: MadeChat): object {
+  const cached = Math.max(0, cachedTokens);
+  return { input_tokens: prompt.length - cached, output_tokens: output.length, cache_read_input_tokens: cached };
+}
 
 const api: ChatApi = {
   prefix: 'msg_',

@@ -33,6 +33,7 @@ interface MessagesUsage {
   readonly input_tokens?: number | null;
   readonly output_tokens?: number | null;
   readonly cache_read_input_tokens?: number | null;
+  readonly cache_creation_input_tokens?: number | null;
 }
 
 interface Block {
@@ -60,13 +61,20 @@ function readMessages(parts: readonly MessagesPart[]): CallAnswer {
     for (const { content, delta, content_block: block, stop_reason: reason, usage } of [part, part.message ?? {}]) {
       for (const each of [...(content ?? []), block, delta]) if (isText(each)) text += each.text;
       finishReason = delta?.stop_reason ?? reason ?? finishReason;
-      promptTokens = usage?.input_tokens ?? promptTokens;
+      promptTokens = promptTokensOf(usage ?? {}) ?? promptTokens;
       outputTokens = usage?.output_tokens ?? outputTokens;
       cachedTokens = usage?.cache_read_input_tokens ?? cachedTokens;
     }
   }
   return { text, finishReason, promptTokens, outputTokens, cachedTokens, tokens: null };
 }
+
+/** Tokens of the prompt that were in the cache are counted apart. */
+const promptTokensOf = ({
+  input_tokens: own,
+  cache_read_input_tokens: read,
+  cache_creation_input_tokens: made,
+}: MessagesUsage): number | null => (own == null ? null : own + (read ?? 0) + (made ?? 0));
 
 const isText = (block: Block | null | undefined): block is Block & { text: string } =>
   (block?.type === 'text' || block?.type === 'text_delta') && typeof block.text === 'string';

@@ -2,6 +2,7 @@ import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import type { DialectName } from '../../generation/dialect.ts';
 import { dialectOf, dialects } from './dialects.ts';
+import { MESSAGES_PATH, readCall } from './calls.ts';
 
 /** What is read of a response: of its first choice. */
 function read(name: DialectName, answer: unknown) {
@@ -162,4 +163,13 @@ test('an error has its status, and what is about no tokens has no choice', () =>
 test('a path names its dialect, whatever its query', () => {
   for (const dialect of Object.values(dialects)) equal(dialectOf(`${dialect.path}?a=b`), dialect);
   equal(dialectOf('/v1/chat/completions'), null);
+});
+
+test('/v1/messages counts cached tokens of a prompt apart, in the first event (SGLang) or in both (vLLM)', () => {
+  const counts = { input_tokens: 2, cache_read_input_tokens: 7 };
+  const start = { type: 'message_start', message: { usage: { ...counts, output_tokens: 0 } } };
+  for (const last of [{ output_tokens: 4 }, { ...counts, output_tokens: 4 }]) {
+    const made = readCall(MESSAGES_PATH, [start, { type: 'message_delta', delta: {}, usage: last }]);
+    deepEqual([made.promptTokens, made.cachedTokens, made.outputTokens], [9, 7, 4]);
+  }
 });
