@@ -3,7 +3,10 @@ import { test } from 'node:test';
 import type { EngineKind } from '../engines/engine.ts';
 import { EngineSwap } from './engine-swap.ts';
 import type { EngineTable } from './engine-table.ts';
-import type { SwapEngine } from './engine.ts';
+import type { Worker } from '../fleet/worker.ts';
+import { SwapEngine } from './engine.ts';
+import type { ProcessWatch } from './process-watch.ts';
+import type { WorkerSet } from './worker-set.ts';
 
 /** A swap of an engine whose kind was forgotten. @param kind what it says when it is asked; null: it does not answer */
 async function swapOf(kind: EngineKind | null) {
@@ -42,4 +45,17 @@ test('one that does not answer has died: it is brought in when it is back, witho
   const { stages, ...result } = await swapOf(null);
   deepEqual(result, { error: 'pause: it does not answer (http://a:1)', hasDied: true });
   deepEqual(stages, ['pause', 'error'], 'each stage once');
+});
+
+test('what an engine sampled while its process was not watched counts as of unknown weights when a swap begins', async () => {
+  const engine = new SwapEngine('http://a:1', {} as WorkerSet);
+  engine.add({ pool: { endpoint: {} } } as Worker);
+  const opened: boolean[] = [];
+  const watch = { isOpen: false, open: (_: unknown, isAtOnce: boolean) => Promise.resolve(opened.push(isAtOnce)) };
+  engine.watch = watch as unknown as ProcessWatch;
+  await engine.watchAtOnce();
+  deepEqual([opened, engine.breaks], [[true], 1], 'it could not be opened');
+  watch.isOpen = true;
+  await engine.watchAtOnce();
+  deepEqual([opened.length, engine.breaks], [1, 1]);
 });

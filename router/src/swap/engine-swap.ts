@@ -177,6 +177,9 @@ export class EngineSwap {
     if (calls !== null) {
       if (step === 'load') this.#beginUpdate();
       const { identity, path } = snapshot;
+      // New requests wait by now: those before are the ones whose process may not have been watched.
+      if (step === 'pause') await engine.watchAtOnce();
+      if (!this.isRunning) return;
       if (step === 'pause') [result, detail] = await this.#send(step, calls.pause(this.state.transition === 'sync'));
       else if (step === 'load' && path === null) detail = 'where the weights of the start are is not known';
       else if (step === 'load') [result, detail] = await this.#load(calls, snapshot);
@@ -234,7 +237,7 @@ export class EngineSwap {
   async #isInDoubt(): Promise<boolean> {
     // The end of a connection is read by then that came before the last answer.
     await turn();
-    return this.#engine.breaks !== this.#breaks;
+    return this.#engine.breaks !== this.#breaks || this.#engine.watch?.isOpen !== true;
   }
 
   #isSameProcess(): Promise<boolean> {

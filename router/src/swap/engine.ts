@@ -122,7 +122,7 @@ export class SwapEngine implements EngineWeights {
   get isSure(): boolean {
     const isBoot = this.snapshot === this.set.options.baseIdentity;
     if (this.phase !== 'serving' || this.isDoubted || this.updates > 0) return false;
-    return this.isLabelled || isBoot || this.watch?.isOpen === true;
+    return this.isLabelled || isBoot || this.#isWatched;
   }
 
   fits(name: string | null, stale: string | null): boolean {
@@ -145,6 +145,17 @@ export class SwapEngine implements EngineWeights {
     // An engine that does not answer would count as one of kind `openai`. A paused one is not healthy, and answers.
     await ask('/v1/models');
     this.kind ??= this.worker.engine ?? (await identify(ask)).kind;
+  }
+
+  /** Its process is watched from now on, where that is possible. What it sampled while it was not watched has unknown weights. */
+  async watchAtOnce(): Promise<void> {
+    if (this.#isWatched) return;
+    await this.watch?.open(this.worker.pool.endpoint, true);
+    if (!this.#isWatched) this.breaks++;
+  }
+
+  get #isWatched(): boolean {
+    return this.watch?.isOpen === true;
   }
 
   /** Notes when its process was started. @returns whether it is the same one as before; false: that is not known */

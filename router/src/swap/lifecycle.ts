@@ -185,8 +185,8 @@ export class Lifecycle implements WeightJudge {
     this.#table.changed(engine);
   }
 
-  /** Watches the process of the engine, from before it is asked what it has. */
-  #watch(engine: SwapEngine): Promise<void> {
+  /** Watches the process of the engine, from before it is asked what it has. @param isAtOnce see `ProcessWatch` */
+  #watch(engine: SwapEngine, isAtOnce = false): Promise<void> {
     if (engine.ranks.size === 0) return Promise.resolve();
     engine.watch ??= new ProcessWatch(() => {
       // Also of an engine that is not checked now: requests may have come to another process with the belief of before.
@@ -194,7 +194,7 @@ export class Lifecycle implements WeightJudge {
       this.doubt(engine, 'a connection to it was lost');
     });
     this.#watched.add(engine);
-    return engine.watch.open(engine.worker.pool.endpoint);
+    return engine.watch.open(engine.worker.pool.endpoint, isAtOnce);
   }
 
   /** @param isLater a try to load has just failed */
@@ -206,7 +206,7 @@ export class Lifecycle implements WeightJudge {
     for (let loadMs = LOAD_MS; !isServing(engine); loadMs = Math.min(2 * loadMs, MAX_LOAD_MS)) {
       await this.#untilKnown(engine, signal);
       await set.untilIdle();
-      await this.#watch(engine);
+      await this.#watch(engine, true);
       signal.throwIfAborted();
       const version = await this.#parts.labels.nameOf(engine.worker);
       await engine.isSameProcess(this.#table.timeoutMs);

@@ -19,6 +19,8 @@ export class ProcessWatch {
   #openedMs = 0;
   #delayMs = 0;
   #timer: NodeJS.Timeout | null = null;
+  /** A connection was lost, and none was open since. */
+  #hasGap = false;
 
   /** @param onLost the connection was lost, or could be opened again after a time in which the process was not watched */
   constructor(onLost: () => void) {
@@ -29,9 +31,12 @@ export class ProcessWatch {
     return this.#connection?.isUsable === true && this.#connection.isConnected;
   }
 
-  /** Resolves when the connection is open or can't be opened now. */
-  open(endpoint: Endpoint): Promise<void> {
-    if (this.isOpen || this.#timer !== null) return Promise.resolve();
+  /**
+   * Resolves when the connection is open or can't be opened now.
+   * @param isAtOnce also if the last one was lost soon: what follows relies on the process, and is rare
+   */
+  open(endpoint: Endpoint, isAtOnce = false): Promise<void> {
+    if (this.isOpen || (this.#timer !== null && !isAtOnce)) return Promise.resolve();
     this.#opening ??= this.#open(endpoint).finally(() => {
       this.#opening = null;
     });
@@ -39,8 +44,7 @@ export class ProcessWatch {
   }
 
   close(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
+    this.#stopTimer();
     const connection = this.#connection;
     this.#connection = null;
     connection?.destroy();
@@ -60,6 +64,10 @@ export class ProcessWatch {
     socket.once(endpoint.isTls ? 'secureConnect' : 'connect', () => {
       socket.setKeepAlive(true, KEEP_ALIVE_MS);
       this.#openedMs = performance.now();
+      this.#stopTimer();
+      const hadGap = this.#hasGap;
+      this.#hasGap = false;
+      if (hadGap) this.#onLost();
       resolve();
     });
     return promise;
@@ -68,12 +76,20 @@ export class ProcessWatch {
   #lost(endpoint: Endpoint): void {
     const isSteady = performance.now() - this.#openedMs >= STEADY_MS;
     this.#delayMs = isSteady ? 0 : Math.min(MAX_DELAY_MS, Math.max(FIRST_DELAY_MS, 2 * this.#delayMs));
+    this.#hasGap = true;
     if (!isSteady) {
       this.#timer = setTimeout(() => {
         this.#timer = null;
-        void this.open(endpoint).then(() => this.#onLost());
+        void this.open(endpoint).then(() => {
+          if (!this.isOpen) this.#onLost();
+        });
       }, this.#delayMs).unref();
     }
     this.#onLost();
+  }
+
+  #stopTimer(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
   }
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { startSimEngine } from '../../../simulator/src/engine.ts';
 import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
@@ -124,6 +125,41 @@ for (const kind of ['vllm', 'sglang'] as const) {
     assert.equal(scene.log.at(-1)!.weightVersions[0]!.version, 'step-7');
     const more = (await checkRecord(scene)) - before;
     assert.ok(more >= 40, `${more} tokens have their version`);
+  });
+
+  test(`${kind}: an engine that is restarted twice within seconds serves only the weights of the fleet`, async (t) => {
+    const isHeld = Promise.withResolvers<void>();
+    const script = () => ({ ids: [410, 411], holdAt: 4, onHeld: isHeld.resolve });
+    const scene = await start(t, [kind]);
+    const { engines, router, swap, log, post } = scene;
+    await swap('step-4');
+    let [engine] = engines;
+    const restart = async (): Promise<void> => {
+      await engine!.kill();
+      const onFinished = (record: FinishedRecord): void => void log.push(record);
+      const { port } = engine!;
+      engine = await startSimEngine({ kind, port, timeScale: 0, meanOutputTokens: 0, script, onFinished });
+      t.after(() => engine!.close());
+    };
+    await restart();
+    await until('it has the weights of the fleet', () => engine!.core.weightVersion === 'step-4');
+    const serves = () => router.fleet.eligible.length === 1;
+    await until('it serves', serves);
+    // What is checked when it begins to serve is checked.
+    await delay(100);
+    await restart();
+    await delay(50);
+    await until('it serves again', serves);
+    const chat = { messages: [{ role: 'user', content: 'Go on' }], max_tokens: 8, stream: true };
+    const asked = post('/v1/chat/completions', chat, { 'x-session-id': 'over' }).then((response) => response.text());
+    await isHeld.promise;
+    const served = engine!.core.weightVersion;
+    await swap('step-5');
+    engine!.core.release(() => true);
+    await asked;
+    assert.equal(served, 'step-4', 'it serves when it has loaded them');
+    await untilIdle(router);
+    assert.ok((await checkRecord(scene)) > 0);
   });
 
   test(`${kind}: tokens of weights that were updated past the router never have the name of others`, async (t) => {
