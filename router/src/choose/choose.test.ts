@@ -59,6 +59,22 @@ test('a choice that fails before it counts leaves no worker below 0', () => {
   }
 });
 
+test('a named worker that was removed gets no request, and its slot counts none', () => {
+  const { fleet, a, b, loads } = twoWorkers();
+  const chooser = chooserOf(fleet, leastInflight(policyContext(fleet)));
+  fleet.remove(a);
+  const c = fleet.add('http://c:1') as Worker;
+  assert.equal(c.slot, a.slot);
+  const x = exchangeOf();
+  x.target = a;
+  const choice = chooser.place(x);
+  assert.ok(choice instanceof RouterError);
+  assert.equal(choice.code, 'worker_not_found');
+  assert.deepEqual(loads(), [0, 0]);
+  x.target = b;
+  assert.equal(chooser.place(x), b.alone);
+});
+
 test('two exchanges of one tick see each other', () => {
   const { fleet, loads } = twoWorkers();
   const chooser = chooserOf(fleet, leastInflight(policyContext(fleet)));

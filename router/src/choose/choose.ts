@@ -230,6 +230,8 @@ export class Chooser {
   /** The caller named the worker. There is one attempt. */
   #toTarget(x: PlacedRequest, worker: Worker): Choice {
     if (x.tried.includes(worker)) return null;
+    // Its slot may belong to another worker.
+    if (!this.#fleet.has(worker)) return new RouterError('worker_not_found', `The worker ${worker.id} was removed.`);
     const closed = x.isGeneration ? (this.gate?.admit(x, worker.alone) ?? null) : null;
     if (closed !== null) return closed;
     x.placement = worker.alone;
