@@ -19,7 +19,8 @@ export async function launch(flags: LaunchFlags, engineArgs: readonly string[], 
   let engines: EngineGroup;
   try {
     const base = whole('--engine-base-port', flags.engineBasePort, 1, 65_535);
-    const reserved = [config.port, config.adminPort, config.prometheusPort, config.pickerPort].map(Number);
+    const { port, adminPort, prometheusPort, pickerPort, pickerHealthPort } = config;
+    const reserved = [port, adminPort, prometheusPort, pickerPort, pickerHealthPort].map(Number);
     const ports = await findPorts(base, count, { step: command.portStep, reserved });
     const gpus = command.gpus === 0 ? null : await findGpus(flags.gpus, process.env);
     const gpusPerEngine = whole('--gpus-per-engine', flags.gpusPerEngine, 0, 1_024);

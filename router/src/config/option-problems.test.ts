@@ -44,4 +44,10 @@ test('two listeners on one address need two ports', () => {
   );
   assert.doesNotThrow(load({ host: '10.0.0.1', port: 9_000, prometheusPort: 9_000 }));
   assert.doesNotThrow(load({ port: 0, adminPort: 0, prometheusPort: 0 }));
+  assert.throws(load({ pickerPort: 9_003 }), /--picker-port and --picker-health-port are both 9003/);
+  assert.throws(
+    load({ pickerPort: 9_002, pickerHost: '0.0.0.0', adminPort: 9_002 }),
+    /--admin-port and --picker-port are both 9002/,
+  );
+  assert.doesNotThrow(load({ port: 9_003 }), 'nothing listens there without --picker-port');
 });

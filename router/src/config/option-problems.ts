@@ -79,6 +79,12 @@ export function portsProblem(config: Config): string | null {
     { flag: '--port', port: config.port, host: config.host },
     { flag: '--admin-port', port: config.adminPort ?? 0, host: config.adminHost },
     { flag: '--prometheus-port', port: config.prometheusPort, host: config.prometheusHost },
+    ...(config.pickerPort === undefined
+      ? []
+      : [
+          { flag: '--picker-port', port: config.pickerPort, host: config.pickerHost },
+          { flag: '--picker-health-port', port: config.pickerHealthPort, host: config.pickerHost },
+        ]),
   ].filter(({ port }) => port !== 0);
   for (const [i, one] of ports.entries()) {
     const isSame = ({ port, host }: typeof one): boolean =>
