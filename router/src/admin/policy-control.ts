@@ -70,6 +70,10 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
     throw error;
   }
 
+  /** Calls that change the policy of a model, in their order; one that loads slowly must not replace what a later one has set. */
+  let calls = 0;
+  const applied = new Map<string, number>();
+
   /** A policy whose name and options are unchanged stays; the others are loaded again, with their saved state. */
   const prepareReload: Preparation = async (next, now) => {
     const [wanted, before] = [policiesOf(next), policiesOf(now)];
@@ -90,6 +94,8 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
     }
     if (made.size === 0 && gone.length === 0) return null;
     return () => {
+      const call = ++calls;
+      for (const model of [...made.keys(), ...gone]) applied.set(model, call);
       for (const [model, named] of made) table.set(model, named);
       for (const model of gone) table.unset(model);
       holdQueue.retryAll();
@@ -107,13 +113,18 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
         })),
       /** Rejects if there is no such policy. */
       async set(model: string, policy: string): Promise<void> {
-        table.set(model, await load(model, policy));
+        const call = ++calls;
+        const named = await load(model, policy);
+        if (call < (applied.get(model) ?? 0)) return named.policy.close?.();
+        applied.set(model, call);
+        table.set(model, named);
         log.info({ policy, model }, 'policy changed');
         holdQueue.retryAll();
       },
       /** @returns false: the model has no policy of its own */
       unset(model: string): boolean {
         const isKnown = table.unset(model);
+        applied.set(model, ++calls);
         if (isKnown) holdQueue.retryAll();
         return isKnown;
       },

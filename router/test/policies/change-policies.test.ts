@@ -1,5 +1,6 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Router } from '../../src/router.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { post, startFleetScene } from '../harness/fleet.ts';
@@ -48,6 +49,24 @@ test('the policies by model: from the command line, and changed by PUT and DELET
   await set(t, router, 'round_robin');
   await set(t, router, 'consistent_hashing', 'small');
   deepEqual([await at('org/big=model'), await at('small')], [3, 1]);
+});
+
+test('a policy that loads slowly does not replace one that was set later, or come back after it was unset', async (t) => {
+  const { router } = await startFleetScene(t, 1, { policy: 'random' });
+  const made = '() => ({ needs: "nothing", choose: (x, workers) => workers[0].alone })';
+  const slow = (): string => policyModule(t, `await new Promise((done) => setTimeout(done, 500, ${made}))`);
+  const early = [set(t, router, slow()), set(t, router, slow(), 'm'), set(t, router, slow(), 'n')];
+  // The calls come over connections of their own.
+  await delay(100);
+  await set(t, router, 'round_robin');
+  await set(t, router, 'least_inflight', 'm');
+  equal((await unset(t, router, 'n')).status, 404);
+  equal((await set(t, router, 'no_such_policy', 'm')).status, 400);
+  await Promise.all(early);
+  deepEqual(names(await show(t, router)), [
+    ['', 'round_robin'],
+    ['m', 'least_inflight'],
+  ]);
 });
 
 test('a policy changes while requests are under way: they end as they began, nothing stays counted', async (t) => {
