@@ -18,9 +18,9 @@ export const alerts: readonly Alert[] = [
     expr: 'turnout_workers{eligible="true"} == 0',
     for: '2m',
     severity: 'critical',
-    summary: 'No engine of {{ $labels.instance }} gets requests',
+    summary: 'No {{ $labels.role }} engine of {{ $labels.instance }} gets requests',
     description:
-      'All workers are unhealthy, ejected, draining or missing, so every request is refused with no_available_workers. GET /workers has the reason of each worker in not_serving_because.',
+      'All workers of the role are unhealthy, ejected, draining or missing, so every request is refused with no_available_workers. GET /workers has the reason of each worker in not_serving_because.',
   },
   {
     alert: 'TurnoutEngineHung',

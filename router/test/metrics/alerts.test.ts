@@ -10,11 +10,12 @@ import { start } from './programs.ts';
 
 /** A gauge, or a counter, minute by minute: first as it is when all is well, then when something is wrong. */
 const series: Readonly<Record<string, readonly [well: string, wrong: string]>> = {
-  'turnout_workers{eligible="true"}': ['4x60', '0x60'],
+  'turnout_workers{eligible="true",role="prefill"}': ['4x60', '4x60'],
+  'turnout_workers{eligible="true",role="decode"}': ['4x60', '0x60'],
   'turnout_worker_not_serving{worker="http://e",reason="hung"}': ['_x60', '1x60'],
   'turnout_worker_not_serving{worker="http://e",reason="version"}': ['1x10 _x50', '1x60'],
   'turnout_worker_stalled{worker="http://e"}': ['0x60', '1x60'],
-  'turnout_held_oldest_seconds{reason="kv_cache_full"}': ['60x60', '0+60x60'],
+  'turnout_held_oldest_seconds{reason="kv_cache_full"}': ['200x60', '0+60x60'],
   'turnout_shed_total{reason="queue_full"}': ['7x60', '0+10x60'],
   turnout_swap_open_seconds: ['0+60x20 0x40', '0+60x60'],
   'turnout_swap_engines{state="quarantined"}': ['0x60', '2x60'],

@@ -1,8 +1,9 @@
-import { REASONS } from '../../fleet/worker.ts';
+import type { Fleet } from '../../fleet/fleet.ts';
+import { REASONS, type Role, type Worker } from '../../fleet/worker.ts';
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
 import type { Timing } from '../durations.ts';
 import type { Meters, WorkerMeters } from '../meters.ts';
-import { type MetricSpec, type Sample, counter, each, gauge, one, sums } from './spec.ts';
+import { type MetricSpec, type Sample, counter, gauge, one, sums } from './spec.ts';
 
 const timing = (name: string, help: string, read: (of: WorkerMeters) => Timing): MetricSpec => ({
   name,
@@ -27,16 +28,24 @@ export const breakerTransitions = ({ meters }: { readonly meters: Meters }): Sam
     }),
   );
 
+function workersByRole({ workers, eligible, servesPairs }: Fleet): Sample[] {
+  const roles = new Set<Role>(servesPairs ? ['prefill', 'decode'] : ['regular']);
+  for (const { role } of workers) roles.add(role);
+  return Array.from(roles).flatMap((role) => {
+    const count = (list: readonly Worker[]): number => list.filter((worker) => worker.role === role).length;
+    return [
+      { labels: { eligible: 'true', role }, value: count(eligible) },
+      { labels: { eligible: 'false', role }, value: count(workers) - count(eligible) },
+    ];
+  });
+}
+
 export const fleetMetrics: readonly MetricSpec[] = [
   gauge(
     'turnout_workers',
-    'Registered workers, by whether they get new requests.',
-    ({ fleet }) =>
-      each('eligible', [
-        ['true', fleet.eligible.length],
-        ['false', fleet.workers.length - fleet.eligible.length],
-      ]),
-    ['eligible'],
+    'Registered workers, by role and by whether they get new requests. Roles that requests need are there without workers too.',
+    ({ fleet }) => workersByRole(fleet),
+    ['eligible', 'role'],
   ),
   gauge(
     'turnout_discovery_connected',
