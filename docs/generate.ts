@@ -169,7 +169,7 @@ function controlsPage(): string {
     isForOne === true ? 'one' : isReadByGet === true ? 'all (GET: one)' : 'all',
     needsNoAdmin === undefined ? 'admin' : `admin; clients ${needsNoAdmin}`,
     [
-      ...(flushes === true ? ['prefix caches count as empty'] : []),
+      ...(flushes === undefined ? [] : [`prefix caches count as empty${flushes === true ? '' : ` ${flushes}`}`]),
       ...(changesVersion === true ? ['weight versions are read again'] : []),
       ...(changesModels === true ? ['models are read again'] : []),
     ].join('; '),

@@ -7,7 +7,7 @@ export interface Control {
   /** With GET it only reads, and is sent to one worker. */
   readonly isReadByGet?: true;
   /** Success empties the engine's prefix cache, or makes it invalid, as new weights do. */
-  readonly flushes?: true;
+  readonly flushes?: true | 'unless clear_cache=false';
   /** Success may change the engine's weight version. */
   readonly changesVersion?: true;
   /** Success may change the engine's list of models: adapters are models. */
@@ -78,6 +78,8 @@ export const controls: readonly Control[] = [
   { path: '/sleep', flushes: true, pauses: 'memory' },
   { path: '/wake_up', resumes: 'memory' },
   // Pauses and aborts.
+  // vLLM (0.20.2 to 0.33), in every mode.
+  { path: '/pause', flushes: 'unless clear_cache=false', pauses: 'generation' },
   { path: '/pause*', pauses: 'generation' },
   { path: '/continue_*', resumes: 'generation' },
   { path: '/abort_request', needsNoAdmin: 'for named requests' },
@@ -148,6 +150,15 @@ export const steersEngine = (path: string): boolean => table.find(path) !== null
 export function controlOf(path: string): Control | null {
   const found = table.find(path);
   return found === 'endless' ? null : found;
+}
+
+/** Whether success of the request empties the engine's prefix cache. @param target with the query */
+export function emptiesCache({ flushes }: Control, target: string): boolean {
+  if (flushes !== 'unless clear_cache=false') return flushes === true;
+  const at = target.indexOf('?');
+  const value = at < 0 ? null : new URLSearchParams(target.slice(at)).getAll('clear_cache').at(-1);
+  // As pydantic reads a truth value.
+  return !/^(?:false|f|0|no|n|off)$/i.test(value ?? '');
 }
 
 /** What a path and a method mean for control: who may send the request, and which engines get it if its client names none. */

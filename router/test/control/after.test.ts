@@ -26,7 +26,8 @@ test('policies are called for the workers whose caches were cleared, and for no 
     const { state } = (JSON.parse(text) as { policies: { state: Record<string, number> }[] }).policies[0]!;
     return [state[first.url] ?? 0, state[second.url] ?? 0];
   };
-  await ask('/pause');
+  for (const still of ['/pause?mode=keep&clear_cache=false', '/pause?clear_cache=0', '/pause_generation'])
+    await ask(still);
   deepEqual(await flushes(), [0, 0]);
   await ask('/root/flush_cache');
   deepEqual(await flushes(), [1, 1]);
@@ -36,6 +37,10 @@ test('policies are called for the workers whose caches were cleared, and for no 
   await ask(`/reset_prefix_cache?worker=${first.url}`);
   await ask(`/reset_prefix_cache?worker=${second.url}`);
   deepEqual(await flushes(), [3, 1]);
+  await ask('/pause?mode=keep');
+  deepEqual(await flushes(), [4, 1]);
+  await ask(`/root/pause?worker=${first.url}`);
+  deepEqual(await flushes(), [5, 1]);
 });
 
 /** An SGLang engine with weights of a version that can be changed, and with models. */

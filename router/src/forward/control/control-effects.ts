@@ -1,5 +1,6 @@
 import type { PolicyTable } from '../../choose/policy-table.ts';
-import { controlOf } from '../../engines/controls.ts';
+import { controlOf, emptiesCache } from '../../engines/controls.ts';
+import type { Exchange } from '../../exchange.ts';
 import type { FleetModels } from '../../fleet/fleet-models.ts';
 import type { Health } from '../../fleet/health.ts';
 import type { Pauses } from '../../fleet/pauses.ts';
@@ -45,11 +46,11 @@ export class ControlEffects {
   }
 
   /** The engines of these workers have done it: what is known of them may be outdated. */
-  async done(path: string, workers: readonly Worker[]): Promise<void> {
+  async done({ path, head }: Exchange, workers: readonly Worker[]): Promise<void> {
     const control = controlOf(path);
     if (control === null || workers.length === 0) return;
     const { table, models } = this.#parts;
-    if (control.flushes === true) for (const worker of workers) table.flushed(worker);
+    if (emptiesCache(control, head.target)) for (const worker of workers) table.flushed(worker);
     await Promise.all([
       control.changesVersion === true ? this.#readVersions(workers) : null,
       control.changesModels === true ? models.read(workers) : null,

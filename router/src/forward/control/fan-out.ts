@@ -106,7 +106,7 @@ export class FanOut {
     const { engineUrl } = x.worker;
     effects.updated(x.path, x.worker);
     const workers = fleet.workers.filter((worker) => worker.engineUrl === engineUrl);
-    void effects.done(x.path, workers);
+    void effects.done(x, workers);
   }
 
   /** The client's sink, after the plugins that change or observe the response. */
@@ -161,7 +161,7 @@ export class FanOut {
     const done = results.filter(isDone).map(({ worker }) => worker);
     // Before a report: its reader must find the fleet as it is now. Of a named worker all ranks have changed.
     await effects.done(
-      x.path,
+      x,
       fleet.workers.filter(({ engineUrl }) => done.includes(engineUrl)),
     );
     if (hook !== null) {
