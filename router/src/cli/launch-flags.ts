@@ -13,7 +13,7 @@ const list: Readonly<Record<keyof LaunchFlags, readonly [flag: string, help: str
   dpSize: ['--dp-size <count>', 'Number of engines.', '1'],
   engineCommand: [
     '--engine-command <words>',
-    'Command that starts an engine, instead of python3 -m …, for example "vllm serve".',
+    'Command that starts an engine, instead of python3 -m …, for example "vllm serve". {index} and {port} in it and in the arguments differ per engine.',
   ],
   engineBasePort: ['--engine-base-port <port>', 'Engines get the free ports from this one on, on 127.0.0.1.', '31000'],
   gpus: ['--gpus <list>', 'GPUs for the engines (default: CUDA_VISIBLE_DEVICES, else all that nvidia-smi lists).'],

@@ -1,6 +1,7 @@
 import { ConfigError } from '../config/load.ts';
 import { EngineGroup } from '../launch/engine-group.ts';
 import { type EngineCommand, pythonCommand } from '../launch/engine-command.ts';
+import { wordsOf } from '../launch/placeholders.ts';
 import { plan } from '../launch/plan.ts';
 import { findGpus, findPorts } from '../launch/host-resources.ts';
 import type { ReadConfig } from './configured.ts';
@@ -58,11 +59,15 @@ function commandOf(flags: LaunchFlags, args: readonly string[]): EngineCommand {
     return simCommand(args);
   }
   if (engine !== 'sglang' && engine !== 'vllm') throw new ConfigError('--engine: sglang, vllm or sim');
-  return pythonCommand(
-    engine,
-    args,
-    engineCommand.split(/\s+/).filter((word) => word !== ''),
-  );
+  let words: string[];
+  try {
+    words = wordsOf(engineCommand);
+  } catch (error) {
+    throw new ConfigError(`--engine-command: ${(error as Error).message}`);
+  }
+  if (/^\w+=/.test(words[0] ?? ''))
+    throw new ConfigError(`--engine-command: ${words[0]} is no program: begin with "env" to set variables`);
+  return pythonCommand(engine, args, words);
 }
 
 /** A flag that applies only to Python engines. */

@@ -21,6 +21,19 @@ test('each engine gets its port and its GPUs, and none of the settings of the ro
   );
 });
 
+test('an argument may differ between engines', () => {
+  const words = ['env', 'VLLM_NIXL_SIDE_CHANNEL_PORT={index*10+5600}', 'vllm', 'serve'];
+  const command = pythonCommand('vllm', ['m', '--seed={index}'], words);
+  const plans = plan(command, { ...resources, gpus: null }, {});
+  assert.deepEqual(
+    plans.map(({ args }) => args.slice(0, 5).join(' ')),
+    [
+      'VLLM_NIXL_SIDE_CHANNEL_PORT=5600 vllm serve m --seed=0',
+      'VLLM_NIXL_SIDE_CHANNEL_PORT=5610 vllm serve m --seed=1',
+    ],
+  );
+});
+
 test('too few GPUs are said in words; how many an engine takes can be said too', () => {
   assert.throws(
     () => plan(tp2, { ...resources, gpus: ['0', '1', '2'] }, {}),

@@ -1,4 +1,5 @@
 import { type EngineCommand, ENGINE_HOST } from './engine-command.ts';
+import { filled } from './placeholders.ts';
 
 export interface EnginePlan {
   readonly index: number;
@@ -20,7 +21,7 @@ export interface Resources {
 /** The router's settings, including keys, are not for engines. */
 const isOwn = (name: string): boolean => name.startsWith('TURNOUT_');
 
-/** Assigns ports and GPUs to engines. Throws an error with a message for the user if there are too few GPUs. */
+/** Assigns ports and GPUs to engines. Throws an error with a message for the user: there are too few GPUs, a placeholder is wrong. */
 export function plan(command: EngineCommand, resources: Resources, env: NodeJS.ProcessEnv): EnginePlan[] {
   const { ports } = resources;
   const inherited = Object.fromEntries(Object.entries(env).filter(([name]) => !isOwn(name)));
@@ -36,7 +37,7 @@ export function plan(command: EngineCommand, resources: Resources, env: NodeJS.P
     port,
     url: `http://${ENGINE_HOST}:${port}`,
     program: command.program,
-    args: command.args(port),
+    args: command.args(port).map((word) => filled(word, { index, port })),
     env: {
       ...inherited,
       ...command.env,
