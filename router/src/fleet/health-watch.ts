@@ -45,7 +45,7 @@ export interface WeightCheck {
 
 const REFUSED = 'ECONNREFUSED';
 
-/** `restarted`: connections were refused for a while, so it is a new process. `identified`: its kind is known. */
+/** `restarted`: it is a new process, because connections were refused or it reports another start. `identified`: its kind is known. */
 export type HealthEvent =
   | 'identified'
   | 'quarantined'
@@ -89,8 +89,10 @@ export class HealthWatch {
   #wasResumed = false;
   /** It failed a check or a request since its last passed check, so it may be a new process. */
   #isSuspect = false;
-  /** Connections were refused at the last check. */
-  #isGone = false;
+  /** Why the next answer is that of a new process; null: nothing says so. */
+  #newBecause: string | null = null;
+  /** When its process was started, as it reports; null: not known. */
+  #startedAt: string | null = null;
   /** It was logged that it does not start. */
   #isReported = false;
 
@@ -198,8 +200,21 @@ export class HealthWatch {
     this.#isAsking = false;
     if (this.#isOver) return;
     if (problem === null && this.#isUnidentified) return this.checkIn(0);
+    // Not awaited: its metrics may come slowly.
+    if (problem === null) void this.#lookForRestart(worker, asker);
     // Up to a tenth less, at random, so that checks that started together drift apart.
     this.checkIn(this.#intervalMs * (1 - random() / 10));
+  }
+
+  /** A process that was replaced between two checks refused no connection of theirs. */
+  async #lookForRestart({ engine }: Worker, asker: Asker): Promise<void> {
+    const now = engine === null ? null : ((await engines[engine].readStart?.(asker)) ?? null);
+    if (now === null || this.#isOver) return;
+    const before = this.#startedAt;
+    this.#startedAt = now;
+    if (before === null || before === now) return;
+    this.#newBecause ??= 'it reports another start of its process';
+    this.suspect();
   }
 
   get #all(): Worker[] {
@@ -228,12 +243,14 @@ export class HealthWatch {
     this.#failures = 0;
     this.#successes++;
     for (const worker of this.#workers) breakers.passedCheck(worker);
-    if (this.#isGone) {
-      this.#isGone = false;
+    const why = this.#newBecause;
+    if (why !== null) {
+      this.#newBecause = null;
+      this.#startedAt = null;
       for (const worker of this.#workers) {
         // The new process may be of another kind, or have other ranks or another size.
         worker.engine = null;
-        if (worker.isProven) onEvent('restarted', worker, 'the connection was refused before');
+        if (worker.isProven) onEvent('restarted', worker, why);
       }
     }
     if (this.#isUnidentified) this.#learn(await identify(asker));
@@ -285,7 +302,7 @@ export class HealthWatch {
     this.#successes = 0;
     this.#failures++;
     this.#isSuspect = true;
-    this.#isGone ||= problem === REFUSED;
+    if (problem === REFUSED) this.#newBecause = 'the connection was refused before';
     for (const worker of this.#workers) {
       if (!worker.isProven && !this.#isReported && performance.now() - this.#sinceMs > startupTimeoutMs) {
         this.#isReported = true;
