@@ -1,4 +1,4 @@
-import { ok } from 'node:assert/strict';
+import { equal, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { fleetOf } from '../../test/harness/policy.ts';
 import { until } from '../../test/harness/within.ts';
@@ -6,19 +6,21 @@ import { type Asker, NoAnswer } from '../engines/ask.ts';
 import { HealthWatch, type HealthWatchParts } from './health-watch.ts';
 import { Pauses } from './pauses.ts';
 
-function startWatch(t: TestContext, asker: Asker) {
+function startWatch(t: TestContext, asker: Asker, more: object = {}, intervalMs = 600_000) {
   const { fleet, workers } = fleetOf('http://a:1');
   const worker = workers[0]!;
   t.mock.method(worker, 'asker', () => asker);
   const options = {
     path: '/health',
-    intervalMs: 600_000,
+    intervalMs,
+    successThreshold: 1,
+    failureThreshold: 3,
     timeoutMs: 1_000,
     isEnabled: true,
     startupIntervalMs: 600_000,
   };
   const pauses = new Pauses(() => 600_000);
-  const parts = { fleet, options, random: () => 0, pauses, onEvent: () => {} } as unknown as HealthWatchParts;
+  const parts = { fleet, options, random: () => 0, pauses, onEvent: () => {}, ...more } as unknown as HealthWatchParts;
   const watch = new HealthWatch(parts);
   t.after(() => watch.end());
   watch.add(worker);
@@ -40,4 +42,57 @@ test('a pause is no excuse for an engine that never passed a check', async (t) =
   const { worker, pauses } = startWatch(t, () => Promise.resolve({ status: 503, text: '' }));
   pauses.begin('http://a:1', '/pause_generation')(true);
   await until('it is out', () => worker.reasonNames().includes('unhealthy'));
+});
+
+test('a vLLM engine is another process if it reports a later start, and several behind one URL are not restarted again and again', async (t) => {
+  let starts = ['1700000100.5'];
+  let asked = 0;
+  let isRefused = false;
+  const asker: Asker = (path) => {
+    if (isRefused) return Promise.reject(Object.assign(new Error(), { code: 'ECONNREFUSED' }));
+    const metrics = `process_start_time_seconds ${starts[asked % starts.length]}\n`;
+    if (path === '/metrics') asked++;
+    const text = path === '/metrics' ? metrics : '{"version":"0.33.0"}';
+    return Promise.resolve({ status: 200, text });
+  };
+  const restarted: string[] = [];
+  const restarts = (): number => restarted.length;
+  const none = (): void => {};
+  const { worker } = startWatch(
+    t,
+    asker,
+    {
+      onEvent: (event: string) => void (event === 'restarted' && restarted.push(event)),
+      breakers: { passedCheck: none, readmitted: none },
+      models: { isRead: () => true },
+      versions: { learned: none, areServed: () => Promise.resolve(true) },
+    },
+    2,
+  );
+  const checked = async (): Promise<void> => {
+    const enough = asked + 40;
+    await until('it is checked', () => asked > enough);
+  };
+  await checked();
+  equal(restarts(), 0);
+  starts = ['1700000200'];
+  await checked();
+  equal(restarts(), 1);
+  // A proxy answers from several processes.
+  starts = ['1700000200', '1700000150', '1.7000002005e+09'];
+  await checked();
+  ok(restarts() <= 2, `${restarts()} restarts`);
+  const before = restarts();
+  await checked();
+  equal(restarts(), before);
+  // One that refused connections may have a clock that is behind.
+  isRefused = true;
+  await until('it is out', () => worker.reasonNames().includes('unhealthy'));
+  starts = ['1600000000'];
+  isRefused = false;
+  await checked();
+  equal(restarts(), before + 1);
+  starts = ['1600000001'];
+  await checked();
+  equal(restarts(), before + 2);
 });

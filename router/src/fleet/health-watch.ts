@@ -91,8 +91,8 @@ export class HealthWatch {
   #isSuspect = false;
   /** Why the next answer is that of a new process; null: nothing says so. */
   #newBecause: string | null = null;
-  /** When its process was started, as it reports; null: not known. */
-  #startedAt: string | null = null;
+  /** The latest start of its process that it has reported; null: not known. */
+  #startedAt: number | null = null;
   /** It was logged that it does not start. */
   #isReported = false;
 
@@ -206,13 +206,13 @@ export class HealthWatch {
     this.checkIn(this.#intervalMs * (1 - random() / 10));
   }
 
-  /** A process that was replaced between two checks refused no connection of theirs. */
+  /** A process that was replaced between two checks refused no connection of theirs. An earlier start is that of another one behind the URL. */
   async #lookForRestart({ engine }: Worker, asker: Asker): Promise<void> {
-    const now = engine === null ? null : ((await engines[engine].readStart?.(asker)) ?? null);
-    if (now === null || this.#isOver) return;
+    const now = engine === null ? NaN : Number((await engines[engine].readStart?.(asker)) ?? NaN);
     const before = this.#startedAt;
+    if (!(now > (before ?? 0)) || this.#isOver) return;
     this.#startedAt = now;
-    if (before === null || before === now) return;
+    if (before === null) return;
     this.#newBecause ??= 'it reports another start of its process';
     this.suspect();
   }
@@ -246,7 +246,6 @@ export class HealthWatch {
     const why = this.#newBecause;
     if (why !== null) {
       this.#newBecause = null;
-      this.#startedAt = null;
       for (const worker of this.#workers) {
         // The new process may be of another kind, or have other ranks or another size.
         worker.engine = null;
@@ -302,7 +301,10 @@ export class HealthWatch {
     this.#successes = 0;
     this.#failures++;
     this.#isSuspect = true;
-    if (problem === REFUSED) this.#newBecause = 'the connection was refused before';
+    if (problem === REFUSED) {
+      this.#newBecause = 'the connection was refused before';
+      this.#startedAt = null;
+    }
     for (const worker of this.#workers) {
       if (!worker.isProven && !this.#isReported && performance.now() - this.#sinceMs > startupTimeoutMs) {
         this.#isReported = true;
