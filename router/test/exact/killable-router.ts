@@ -47,7 +47,8 @@ export class KillableRouter implements Tested {
 
   async serves(): Promise<void> {
     // One that was killed says nothing: whoever asks it next comes to know.
-    const eligible = (): Promise<number> => this.#metric('turnout_workers{state="eligible"}').catch(() => 1);
+    const eligible = (): Promise<number> =>
+      this.#metric('turnout_workers{eligible="true",role="regular"}').catch(() => 1);
     await until('an engine may get requests', async () => (await eligible()) > 0);
   }
 

@@ -266,7 +266,10 @@ for (const kind of ['vllm', 'sglang'] as const) {
     const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', dataDir, '--swap-concurrency', '1'];
     const urls = engines.map(({ url }) => url);
     const before = await startRouterProcess(t, urls, options);
-    await until('all serve', async () => (await before.metric('turnout_workers{state="eligible"}')) !== -1);
+    await until(
+      'all serve',
+      async () => (await before.metric('turnout_workers{eligible="true",role="regular"}')) === 2,
+    );
     const scene = await sceneOf({ url: before.url } as never, engines);
     await scene.swap('step-1');
     const client = await connectClient(t, before.url);

@@ -21,5 +21,9 @@ test('workers are counted by role, so that a fleet of pairs shows that one half 
   const decode = pairs.add('http://d:1', { role: 'decode' }) as Worker;
   pairs.setReason(decode, 'breaker', true);
   deepEqual(counts(pairs), { ...none, 'decode false': 1 });
-  deepEqual(counts(new Fleet(options)), { 'regular true': 0, 'regular false': 0 });
+  const regular = new Fleet(options);
+  deepEqual(counts(regular), { 'regular true': 0, 'regular false': 0 });
+  // A worker whose role no request needs: nothing is wrong without one that gets requests.
+  regular.add('http://p:1', { role: 'prefill' });
+  deepEqual(counts(regular), { 'regular true': 0, 'regular false': 0, 'prefill false': 1 });
 });

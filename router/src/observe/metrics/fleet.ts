@@ -28,22 +28,20 @@ export const breakerTransitions = ({ meters }: { readonly meters: Meters }): Sam
     }),
   );
 
+/** A worker whose role no request needs gets none, and that is no fault: it is counted only where it is. */
 function workersByRole({ workers, eligible, servesPairs }: Fleet): Sample[] {
-  const roles = new Set<Role>(servesPairs ? ['prefill', 'decode'] : ['regular']);
-  for (const { role } of workers) roles.add(role);
-  return Array.from(roles).flatMap((role) => {
+  const needed = new Set<Role>(servesPairs ? ['prefill', 'decode'] : ['regular']);
+  return Array.from(new Set([...needed, ...workers.map(({ role }) => role)])).flatMap((role) => {
     const count = (list: readonly Worker[]): number => list.filter((worker) => worker.role === role).length;
-    return [
-      { labels: { eligible: 'true', role }, value: count(eligible) },
-      { labels: { eligible: 'false', role }, value: count(workers) - count(eligible) },
-    ];
+    const counted: Sample = { labels: { eligible: 'false', role }, value: count(workers) - count(eligible) };
+    return needed.has(role) ? [{ labels: { eligible: 'true', role }, value: count(eligible) }, counted] : [counted];
   });
 }
 
 export const fleetMetrics: readonly MetricSpec[] = [
   gauge(
     'turnout_workers',
-    'Registered workers, by role and by whether they get new requests. Roles that requests need are there without workers too.',
+    'Registered workers, by role and by whether they get new requests. Roles that requests need are there without workers too; others have only eligible=false.',
     ({ fleet }) => workersByRole(fleet),
     ['eligible', 'role'],
   ),
