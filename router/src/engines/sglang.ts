@@ -1,3 +1,4 @@
+import { objectIn } from '../kit/json-object.ts';
 import { type Asker, askJson, askText } from './ask.ts';
 import { type Engine, type RankFigures, count, text } from './engine.ts';
 import { metricLines, rankIn } from './metric-lines.ts';
@@ -56,9 +57,13 @@ export const sglang: Engine = {
 /**
  * The name of its model since its start; null: not reported. Weights from disk change the one in /v1/models and /model_info to their path
  * (0.5.23), but requests name what the engine was started with, and engines with other weights are asked for the same model.
+ * Rejects if the engine does not answer: its scheduler has to, at the end of a step.
  */
-export const sglangModelName = async (ask: Asker): Promise<string | null> =>
-  text((await either(ask, '/server_info', '/get_server_info'))?.['served_model_name']) || null;
+export async function sglangModelName(ask: Asker): Promise<string | null> {
+  const reply = await ask('/server_info');
+  const { text: said } = reply.status === 404 ? await ask('/get_server_info') : reply;
+  return text(objectIn(said)?.['served_model_name']) || null;
+}
 
 /** Until 0.5.5; a list, where /v1/loads has an object. */
 async function oldLoads(ask: Asker): Promise<unknown> {

@@ -1,5 +1,7 @@
-import { equal, ok } from 'node:assert/strict';
+import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
+import { fleetOf } from '../../test/harness/policy.ts';
+import type { Asker } from '../engines/ask.ts';
 import { Fleet } from './fleet.ts';
 import { FleetModels } from './fleet-models.ts';
 
@@ -29,4 +31,24 @@ test('what a new worker costs does not grow with the fleet', () => {
   while (fleet.workers.length > 0) fleet.remove(fleet.workers[0]!);
   equal(models.areSeveral, false);
   ok(reads <= 4 * 500, `${reads} reads`);
+});
+
+test('SGLang’s model has the path of its weights as its name only if the engine does not report another one', async (t) => {
+  const { fleet, workers } = fleetOf('http://a:1');
+  const worker = workers[0]!;
+  const list = { data: [{ id: '/ckpt/step-1', owned_by: 'sglang', parent: null }] };
+  let info: () => ReturnType<Asker> = () => Promise.resolve({ status: 401, text: '' });
+  const asker: Asker = (path) =>
+    path === '/v1/models' ? Promise.resolve({ status: 200, text: JSON.stringify(list) }) : info();
+  t.mock.method(worker, 'asker', () => asker);
+  const read = async (): Promise<string[]> => {
+    const models = new FleetModels(fleet, { timeoutMs: 1, isEnabled: true }, () => {});
+    await models.read([worker]);
+    return models.isRead(worker) ? models.names() : [];
+  };
+  deepEqual(await read(), ['/ckpt/step-1']);
+  info = () => Promise.reject(new Error('no answer within 1 ms'));
+  deepEqual(await read(), [], 'it is asked again');
+  info = () => Promise.resolve({ status: 200, text: '{"served_model_name":"m"}' });
+  deepEqual(await read(), ['m']);
 });

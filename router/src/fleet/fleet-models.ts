@@ -249,7 +249,8 @@ async function readModels(ask: Asker): Promise<Map<string, string> | null> {
   for (const [name, json] of models) {
     const model = objectIn(json);
     if (model?.['owned_by'] !== 'sglang' || (model['parent'] ?? null) !== null) continue;
-    const own = await sglangModelName(ask);
+    const own = await sglangModelName(ask).catch(() => undefined);
+    if (own === undefined) return null;
     if (own === null || models.has(own)) return models;
     const named = JSON.stringify({ ...model, id: own });
     // The order stays.
