@@ -82,6 +82,11 @@ export class EngineSwap {
     return !this.#isStopped && this.state.stage !== 'done' && this.state.stage !== 'error';
   }
 
+  /** It runs, and nothing says that the engine has become another process since the begin. */
+  get isOfOneProcess(): boolean {
+    return this.isRunning && this.#engine.breaks === this.#breaks;
+  }
+
   begin(): void {
     this.#breaks = this.#engine.breaks;
     this.#step({ kind: 'began' });

@@ -107,3 +107,20 @@ for (const isWatched of [true, false]) {
     over.resolve();
   });
 }
+
+// Health checks learn of it up to an interval later, when the engine may have been brought in long ago.
+for (const [what, isOfOneProcess, isOpen] of [
+  ['an earlier restart', true, true],
+  ['a restart of an engine that is not watched', true, false],
+  ['a restart', false, true],
+] as const) {
+  const ends = !(isOfOneProcess && isOpen);
+  test(`${what} that is noticed during a swap ${ends ? 'ends it' : 'does not end it'}`, () => {
+    const died: string[] = [];
+    const swap = { isRunning: true, isOfOneProcess, died: (why: string) => died.push(why) };
+    const engine = { phase: 'serving', isBusy: true, isSure: true, swap, watch: { isOpen }, forget: () => {} };
+    const table = { parts: {}, timeoutMs: 1, find: () => engine, changed: () => {} };
+    new Lifecycle(table as unknown as EngineTable).restarted({} as Worker);
+    deepEqual(died, ends ? ['the engine was restarted'] : []);
+  });
+}

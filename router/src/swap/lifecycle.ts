@@ -92,8 +92,8 @@ export class Lifecycle implements WeightJudge {
   restarted(worker: Worker): void {
     const engine = this.#table.find(worker);
     if (engine === undefined) return;
-    // Its process was watched from before its weights became known, or since before it is being brought in.
-    const isKnown = this.#jobs.has(engine) || (engine.isSure && !engine.isBusy);
+    // Its process was watched from before its weights became known, or since before it is being brought in, or since its swap began.
+    const isKnown = this.#jobs.has(engine) || engine.swap?.isOfOneProcess === true || (engine.isSure && !engine.isBusy);
     if (isKnown && engine.watch?.isOpen === true) return;
     this.#forget(engine);
     if (engine.swap?.isRunning === true) engine.swap.died('the engine was restarted');
