@@ -34,6 +34,18 @@ test('an argument may differ between engines', () => {
   );
 });
 
+test('the program may differ between engines too', () => {
+  const plans = plan(
+    pythonCommand('vllm', ['m'], ['/opt/engine-{index}/bin/vllm', 'serve']),
+    { ...resources, gpus: null },
+    {},
+  );
+  assert.deepEqual(
+    plans.map(({ program }) => program),
+    ['/opt/engine-0/bin/vllm', '/opt/engine-1/bin/vllm'],
+  );
+});
+
 test('too few GPUs are said in words; how many an engine takes can be said too', () => {
   assert.throws(
     () => plan(tp2, { ...resources, gpus: ['0', '1', '2'] }, {}),

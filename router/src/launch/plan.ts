@@ -36,7 +36,7 @@ export function plan(command: EngineCommand, resources: Resources, env: NodeJS.P
     index,
     port,
     url: `http://${ENGINE_HOST}:${port}`,
-    program: command.program,
+    program: filled(command.program, { index, port }),
     args: command.args(port).map((word) => filled(word, { index, port })),
     env: {
       ...inherited,
