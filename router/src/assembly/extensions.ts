@@ -27,6 +27,7 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
     : null;
   parts.chooser.gate = swaps?.gate ?? null;
   const recorder = await startRecorder(config, labels, log, swaps?.engines ?? null);
+  closers.add(() => recorder?.close());
   const fullWeights = swaps && {
     swapTo: (identity: string, path: string) =>
       swaps.deployments.signal(swaps.deployments.all[0]!, { identity, path, reset: 'all' }),

@@ -7,6 +7,7 @@ import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import type { RouterParts } from '../../src/router.ts';
+import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
 import { readRecording } from '../../src/recorder/replay/recording.ts';
 import { turnout } from '../cli/turnout.ts';
 import { startRespServer } from '../harness/resp-server.ts';
@@ -143,6 +144,16 @@ test('a store that takes nothing is in the log: as it begins, when it is over, a
   await fails('b');
   await router.close();
   assert.match(lines.at(-1)!, /"lost":1,.*trajectory store is failing: the last turns or ends are lost/);
+});
+
+test('a stop waits for the last turns longer than for a plugin', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const { router, ask } = await scene(t, { dataDir, storeWait: 'off', pluginTimeoutMs: 1 });
+  assert.equal((await ask('a', { text: 'One.' })).status, 200);
+  await router.close();
+  const store = new SqliteStore(dataDir, true);
+  t.after(() => store.close());
+  assert.equal(store.newest({ session: 'a', limit: 9 }).length, 1);
 });
 
 test('what is evicted before its session is over is in the log', async (t) => {

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { BuiltIns } from '../../plugins/definition.ts';
 import type { Config } from '../../config/options.ts';
 import { RouterError } from '../../kit/errors.ts';
@@ -27,6 +28,8 @@ import { ThreadRestarts } from './thread-restarts.ts';
 
 /** How often the thread is asked for the state of its store. */
 const LOOK_MS = 1_000;
+/** How long a stop waits for the last turns: longer than for a store that does not answer. */
+const CLOSE_MS = 15_000;
 
 const AWAY = 'the thread that keeps trajectories has ended, and is started again';
 
@@ -176,17 +179,11 @@ export class Recorder {
     return this.thread.ask('chatRemove', { session, tenant });
   }
 
-  /** What captures, what answers `/trajectories`, and what ends the thread after the last exchange. */
+  /** What captures, and what answers `/trajectories`. */
   get plugins(): readonly Plugin[] {
     const routes: Plugin['routes'] = ({ forClients }) => addTrajectoryRoutes(forClients, this.thread);
     // A list of millions of turns, after an export, takes the thread minutes.
-    const own: Plugin = {
-      name: 'trajectories',
-      appliesTo: () => false,
-      routes,
-      close: () => this.close(),
-      timeoutMs: 600_000,
-    };
+    const own: Plugin = { name: 'trajectories', appliesTo: () => false, routes, timeoutMs: 600_000 };
     return [own, ...this.calls.plugins];
   }
 
@@ -211,18 +208,31 @@ export class Recorder {
     return this.isNeeded && this.restarts.isAway ? AWAY : null;
   }
 
+  /** After the last exchange, and after the plugins. */
   async close(): Promise<void> {
     clearInterval(this.#timer);
     this.restarts.close();
+    const isLate = await Promise.race([this.#end(), delay(CLOSE_MS, true, { ref: false })]);
+    const { lost } = this.thread;
+    const { waiting: lostEnds } = this.#ends;
+    const { lastError: error, place: store } = this.#state;
+    if (isLate) {
+      this.#log.error(
+        { lostEnds, store },
+        'trajectories were not all stored in time: the last turns or ends may be lost',
+      );
+      await this.thread.abort(new Error('the router stops'));
+    } else if (lost + lostEnds > 0)
+      this.#log.error({ lost, lostEnds, error, store }, 'trajectory store is failing: the last turns or ends are lost');
+  }
+
+  /** @returns false: it has ended */
+  async #end(): Promise<false> {
     await this.versions.settled();
     await this.#look();
     await this.#ends.retry();
     await this.thread.close();
-    const { lost } = this.thread;
-    const { waiting: lostEnds } = this.#ends;
-    const { lastError: error, place: store } = this.#state;
-    if (lost + lostEnds > 0)
-      this.#log.error({ lost, lostEnds, error, store }, 'trajectory store is failing: the last turns or ends are lost');
+    return false;
   }
 
   /** The end of a session that its client says with this request; null: it says none, or it was taken already. */
