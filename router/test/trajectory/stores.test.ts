@@ -432,14 +432,22 @@ test('a file that somebody else has locked fails, and is written to when it is f
   await store.close();
 });
 
-test('a file that was removed or replaced takes no turn, as nothing could read that turn later', async (t) => {
+test('a file that was removed or replaced takes nothing, as nothing could read it later', async (t) => {
   const dataDir = temporaryFolder(t);
   const store = await openStore({ store: null, dataDir, memoryBytes: 0 });
-  await store.put([turnOf()]);
+  const turn = turnOf({ session: 'a' });
+  await store.put([turn]);
   rmSync(store.place);
-  await assert.rejects(async () => store.put([turnOf()]), /trajectories\.sqlite was removed or replaced/);
+  const writes = [
+    async () => store.put([turnOf()]),
+    async () => store.amend([turn]),
+    async () => store.finish({ session: 'a' }, { reward: 1 }, 1),
+    async () => store.records.write([{ table: 'feed', key: 'a', value: '1' }], 1),
+    async () => store.removeSession('a'),
+  ];
+  for (const write of writes) await assert.rejects(write, /trajectories\.sqlite was removed or replaced/);
   const other = await openStore({ store: null, dataDir, memoryBytes: 0 });
-  await assert.rejects(async () => store.put([turnOf()]), /trajectories\.sqlite was removed or replaced/);
+  for (const write of writes) await assert.rejects(write, /trajectories\.sqlite was removed or replaced/);
   await other.put([turnOf()]);
   assert.equal((await other.counts()).turns, 1);
   await other.close();

@@ -6,9 +6,11 @@ export class SqliteRecords implements RecordTables {
   readonly isShared = true;
   readonly #db: DatabaseSync;
   readonly #statements = new Map<string, StatementSync>();
+  readonly #transaction: (write: () => void) => void;
 
-  constructor(db: DatabaseSync) {
+  constructor(db: DatabaseSync, transaction: (write: () => void) => void) {
     this.#db = db;
+    this.#transaction = transaction;
   }
 
   all(table: string) {
@@ -24,17 +26,12 @@ export class SqliteRecords implements RecordTables {
   write(changes: readonly RecordChange[], nowMs: number): void {
     const put = this.#prepare('INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)');
     const remove = this.#prepare('DELETE FROM records WHERE tbl = ? AND key = ?');
-    this.#db.exec('BEGIN IMMEDIATE');
-    try {
+    this.#transaction(() => {
       for (const { table, key, value } of changes) {
         if (value === null) remove.run(table, key);
         else put.run(table, key, nowMs, value);
       }
-      this.#db.exec('COMMIT');
-    } catch (error) {
-      if (this.#db.isTransaction) this.#db.exec('ROLLBACK');
-      throw error;
-    }
+    });
   }
 
   prune(table: string, beforeMs: number): void {

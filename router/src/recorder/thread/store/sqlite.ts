@@ -59,7 +59,7 @@ export class SqliteStore implements TrajectoryStore {
     const { db, version } = opened(this.place, isReader);
     this.#db = db;
     this.#file = fileAt(this.place);
-    this.records = new SqliteRecords(db);
+    this.records = new SqliteRecords(db, (write) => this.#transaction(write));
     const problem = versionProblem(version, isReader);
     if (problem !== '') {
       this.#db.close();
@@ -78,9 +78,6 @@ export class SqliteStore implements TrajectoryStore {
   }
 
   put(turns: readonly Turn[]): void {
-    // SQLite goes on writing to a file that has no name any more.
-    if (fileAt(this.place) !== this.#file)
-      throw new Error(`${this.place} was removed or replaced while the router runs: restart the router`);
     this.#transaction(() => {
       for (const turn of turns) this.#put(turn);
     });
@@ -124,11 +121,13 @@ export class SqliteStore implements TrajectoryStore {
   finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
     const { session, tenant } = name;
     const heads = this.sessions({ session, tenant, limit: Number.MAX_SAFE_INTEGER });
-    for (const { tenant: whose, outcome } of heads) {
-      const { finishedAtMs, reward, labels } = outcomeAfter(outcome, change, nowMs);
-      const put = this.#prepare('INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?)');
-      put.run(session, whose, finishedAtMs, reward, JSON.stringify(labels));
-    }
+    this.#transaction(() => {
+      for (const { tenant: whose, outcome } of heads) {
+        const { finishedAtMs, reward, labels } = outcomeAfter(outcome, change, nowMs);
+        const put = this.#prepare('INSERT OR REPLACE INTO outcomes VALUES (?, ?, ?, ?, ?)');
+        put.run(session, whose, finishedAtMs, reward, JSON.stringify(labels));
+      }
+    });
     return heads.length;
   }
 
@@ -175,6 +174,9 @@ export class SqliteStore implements TrajectoryStore {
   }
 
   #transaction(write: () => void): void {
+    // SQLite goes on writing to a file that has no name any more.
+    if (fileAt(this.place) !== this.#file)
+      throw new Error(`${this.place} was removed or replaced while the router runs: restart the router`);
     this.#db.exec('BEGIN IMMEDIATE');
     try {
       write();
