@@ -1,18 +1,19 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { startRespServer } from '../../../../test/harness/resp-server.ts';
 import { until } from '../../../../test/harness/within.ts';
 import { connectRedis } from './redis-client.ts';
 
-test('a connection that has become silent is replaced', async (t) => {
+/** A Redis behind a relay. @param isSilent whether a new connection gets no answer, by its number from 1 on */
+async function relayedServer(t: TestContext, isSilent: (n: number) => boolean) {
   const { url } = await startRespServer(t);
-  const links: [Socket, Socket][] = [];
+  const links: Socket[][] = [];
   const relay = createServer((client) => {
     const server = connect(Number(new URL(url).port), '127.0.0.1');
     links.push([client, server]);
-    client.pipe(server).pipe(client);
+    if (!isSilent(links.length)) client.pipe(server).pipe(client);
     for (const socket of [client, server]) socket.on('error', () => {});
   });
   relay.listen(0, '127.0.0.1');
@@ -22,7 +23,12 @@ test('a connection that has become silent is replaced', async (t) => {
     for (const socket of links.flat()) socket.destroy();
   });
   const { port } = relay.address() as AddressInfo;
-  const link = await connectRedis(`redis://127.0.0.1:${port}`, false, undefined, 100);
+  return { url: `redis://127.0.0.1:${port}`, links };
+}
+
+test('a connection that has become silent is replaced, also while it begins', async (t) => {
+  const { url, links } = await relayedServer(t, (n) => n === 2 || n === 3);
+  const link = await connectRedis(url, false, undefined, 100);
   t.after(() => link.close());
   await link.send(['HSET', 'key', 'field', 'value']);
   for (const socket of links.flat()) socket.unpipe().pause();
@@ -34,5 +40,10 @@ test('a connection that has become silent is replaced', async (t) => {
       () => false,
     ),
   );
-  assert.equal(links.length, 2);
+  assert.equal(links.length, 4);
+});
+
+test('a server that takes connections and does not answer is an error where it has to answer', async (t) => {
+  const { url } = await relayedServer(t, () => true);
+  await assert.rejects(connectRedis(url, true, undefined, 100), /can't be reached/);
 });

@@ -13,6 +13,7 @@ type Package = typeof import('@redis/client');
 
 /** A slower server counts as unreachable: turns wait in `TurnWriter`, which bounds them, and the next connection may reach another server. */
 const ANSWER_TIMEOUT_MS = 10_000;
+const RENEW_MS = 100;
 /** How long the start waits for the server. */
 const CONNECT_TIMEOUT_MS = 2_000;
 
@@ -54,19 +55,28 @@ export async function connectRedis(
   });
   // Without a listener a lost connection would end the thread. The next write reports it.
   client.on('error', () => {});
+  let isClosed = false;
+  // A connection to a host that has vanished is not closed for many minutes. Its other commands fail now.
+  const renew = (): void => {
+    if (isClosed) return;
+    client.destroy();
+    if (mustAnswer) return;
+    // What it was doing has to end first.
+    setTimeout(() => isClosed || client.connect().catch(() => {}), RENEW_MS);
+  };
+  // The system takes connections for a server that is suspended. As long as this one is not ready, no command waits for it.
+  let greeting: NodeJS.Timeout | undefined;
+  client.on('connect', () => (greeting = setTimeout(renew, answerTimeoutMs).unref()));
+  for (const event of ['ready', 'error', 'end']) client.on(event, () => clearTimeout(greeting));
   const connected = client.connect();
   if (mustAnswer) {
     await connected.catch((error: unknown) => {
       throw new Error(`${withoutPassword(url)} can't be reached: ${reasonOf(error)}`);
     });
   } else await inTime(connected, CONNECT_TIMEOUT_MS).catch(() => {});
-  let isClosed = false;
   const answered = <T>(answer: Promise<T>): Promise<T> =>
     inTime(answer, answerTimeoutMs, () => {
-      // A connection to a host that has vanished is not closed for many minutes. Its other commands fail now.
-      if (isClosed || !client.isReady) return;
-      client.destroy();
-      client.connect().catch(() => {});
+      if (client.isReady) renew();
     });
   return {
     send: (command) => answered(client.sendCommand(command)),
