@@ -99,7 +99,13 @@ export function chatCalls({
     async chatRemove({ session, tenant }: ChatName): Promise<boolean> {
       if (chats === null || !(await chats.has(session, tenant))) return false;
       chats.remove(session, tenant);
-      await removeStored({ session, tenant });
+      try {
+        await removeStored({ session, tenant });
+      } catch (error) {
+        // Its turns are still there, and its client asks again.
+        chats.begin(session, tenant);
+        throw error;
+      }
       return true;
     },
 
