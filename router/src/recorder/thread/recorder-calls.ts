@@ -97,7 +97,9 @@ export async function recorderCalls(options: RecorderOptions) {
     evicted(session, tenant);
     for (const each of experts) files?.remove(each);
   };
-  const expire = ({ session, tenant = '' }: SessionName): Promise<number> => {
+  const expire = async ({ session, tenant = '' }: SessionName): Promise<number> => {
+    // It goes on: its last turns wait for the store. A full store gets its space from other sessions.
+    if (writer.notStored({ session, tenant }) !== null) return 0;
     lost(session, tenant);
     return stored.removeSession({ session, tenant });
   };

@@ -51,9 +51,11 @@ interface StoreParts {
 export function storeCalls({ writer, dataDir, recorded, onEnded, feed, counted }: StoreParts) {
   const { store } = writer;
   return {
-    /** Its files too. @returns how many turns it had */
+    /** Its files too. Rejects while the store lacks turns of it. @returns how many turns it had */
     async removeSession({ session, tenant }: SessionName): Promise<number> {
       await recorded();
+      // They would be written after it.
+      writer.requireAll({ session, tenant });
       const outlines = await turnsOf(store, session, tenant);
       const removed = await store.removeSession(session, tenant);
       for (const { file } of dataDir === null ? [] : outlines.flatMap(filesOf)) {
