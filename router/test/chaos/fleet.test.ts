@@ -215,7 +215,7 @@ test('F52 a worker that is removed by force: its streams are cut, never ended', 
   await client.read('\r\n\r\n');
   equal((await send(t, router.url, request('POST', `/remove_worker?url=${engine.url}&force=true`))).status, 200);
   await client.untilEnded();
-  equal(client.unread.includes('0\r\n\r\n'), false);
+  equal(client.hasLastChunk, false);
   await engine.connections[0]!.untilEnded();
   await untilQuiet(router, []);
 });

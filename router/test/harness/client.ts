@@ -5,6 +5,8 @@ import { WireBody, type WireHead, readWireHead } from './message.ts';
 import { Peer } from './peer.ts';
 import { PATIENCE_MS, within } from './within.ts';
 
+const LAST_CHUNK = '0\r\n\r\n';
+
 /** One answer as it was on the wire. */
 export interface ClientAnswer extends WireHead {
   readonly status: number;
@@ -35,12 +37,23 @@ export class Client extends Peer {
     return this.#unread.toString('latin1');
   }
 
+  get hasLastChunk(): boolean {
+    return this.#lastChunkAt >= 0;
+  }
+
+  /** It begins a line: the last field of a head may end with a 0 too. -1: it is not there. */
+  get #lastChunkAt(): number {
+    if (this.#unread.indexOf(LAST_CHUNK) === 0) return 0;
+    const at = this.#unread.indexOf(`\r\n${LAST_CHUNK}`);
+    return at < 0 ? -1 : at + 2;
+  }
+
   /** Takes bytes up to and with `text`. */
   async read(text: string, ms = PATIENCE_MS): Promise<string> {
     return this.#take(
       `the client reads ${JSON.stringify(text)}`,
       () => {
-        const at = this.#unread.indexOf(text, 'latin1');
+        const at = text === LAST_CHUNK ? this.#lastChunkAt : this.#unread.indexOf(text, 'latin1');
         return at < 0 ? null : [this.unread.slice(0, at + text.length), at + text.length];
       },
       ms,

@@ -61,7 +61,8 @@ async function startScene(
       EventReader.open(router.url + path, body, { 'x-session-id': session }),
     async turns(session = 's'): Promise<TurnRow[]> {
       const answer = await fetch(`${router.url}/trajectories/${session}`);
-      return answer.status === 404 ? [] : ((await answer.json()) as { page: TurnRow[] }).page;
+      // None yet, or the store is away.
+      return answer.status === 404 || answer.status === 503 ? [] : ((await answer.json()) as { page: TurnRow[] }).page;
     },
   };
 }
