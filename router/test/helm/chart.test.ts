@@ -125,7 +125,7 @@ suite('the Helm chart', { skip }, () => {
   test('the pod outlives the drain, runs without rights, and has the permissions of deploy/kubernetes', async () => {
     const all = await manifests(...everything, '--set', 'options.shutdown-grace-period-secs=600');
     const pod = podOf(all);
-    assert.equal(pod.terminationGracePeriodSeconds, 620);
+    assert.equal(pod.terminationGracePeriodSeconds, 625);
     assert.equal(pod.securityContext['runAsNonRoot'], true);
     assert.deepEqual(pod.containers[0].securityContext, {
       allowPrivilegeEscalation: false,
