@@ -54,7 +54,7 @@ export function pairsProblem(config: PairConfig): string | null {
     : `${workers[twice]!.flag}: ${urls[twice]!.replace(/^.*@/, '')} is named twice: an engine has one place in the fleet`;
 }
 
-/** An option for pairs in a fleet without pairs; null: there is none. */
+/** An option that is only for pairs, in a fleet without pairs; null: there is none. */
 function strayOption({ prefill, decode, prefillPolicy, decodePolicy }: PairConfig): string | null {
   const needed = 'needs --pd-disaggregation (SGLang) or --vllm-pd-disaggregation';
   if (prefill.length > 0) return `--prefill ${needed}`;

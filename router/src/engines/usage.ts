@@ -94,7 +94,7 @@ function skipLineEnds(bytes: Buffer, start: number, from: number): number {
   return at;
 }
 
-/** An event with counts ends with `}}`, that of vLLM (0.32) with a text, its `system_fingerprint`; `[DONE]` follows it. */
+/** An event with counts ends with `}}`, that of vLLM (since 0.32, vllm-project/vllm#40537) with a text, `system_fingerprint`, which no earlier event has; `[DONE]` follows it. */
 function mayHoldCounts(bytes: Buffer, last: number): boolean {
   if (bytes[last] !== RBRACE) return bytes[last] === RBRACKET;
   return bytes[last - 1] === RBRACE || bytes[last - 1] === QUOTE;

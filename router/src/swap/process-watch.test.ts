@@ -5,13 +5,19 @@ import { test } from 'node:test';
 import { within } from '../../test/harness/within.ts';
 import { ProcessWatch } from './process-watch.ts';
 
-test('the end of a process is noticed at once, and one that is not there is not watched', async (t) => {
+/** A server that keeps its connections. */
+async function listening() {
   const sockets: Socket[] = [];
   const server = createServer((socket) => void sockets.push(socket.on('error', () => {})));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;
   const endpoint = { host: '127.0.0.1', port, isTls: false, tls: null, lookup: null };
+  return { server, sockets, endpoint };
+}
+
+test('the end of a process is noticed at once, and one that is not there is not watched', async (t) => {
+  const { server, sockets, endpoint } = await listening();
   const lost = Promise.withResolvers<void>();
   const watch = new ProcessWatch(() => lost.resolve());
   t.after(() => watch.close());
@@ -31,12 +37,7 @@ test('the end of a process is noticed at once, and one that is not there is not 
 });
 
 test('a connection that was lost soon is opened at once for those that rely on the process, and the gap counts', async (t) => {
-  const sockets: Socket[] = [];
-  const server = createServer((socket) => void sockets.push(socket.on('error', () => {})));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  const endpoint = { host: '127.0.0.1', port, isTls: false, tls: null, lookup: null };
+  const { server, sockets, endpoint } = await listening();
   let losses = 0;
   let lost = Promise.withResolvers<void>();
   const watch = new ProcessWatch(() => {

@@ -164,3 +164,14 @@ export const eventsOf = (stream: string): Record<string, unknown>[] =>
     .map((event) => event.replace(/^data: /, ''))
     .filter((data) => data.startsWith('{'))
     .map((data) => JSON.parse(data) as Record<string, unknown>);
+
+/** The lines of an export as JSON, of one session or of all. */
+export async function exportedLines<Line>({ router }: ChatScene, session?: string): Promise<Line[]> {
+  await untilIdle(router);
+  const which = session === undefined ? '' : `&session=${session}`;
+  const text = await (await fetch(`${router.url}/trajectories?format=jsonl${which}`)).text();
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Line);
+}

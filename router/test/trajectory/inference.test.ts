@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { decode, encode } from '../../../simulator/src/tokens/tokenizer.ts';
-import { type ChatScene, eventsOf, startChatScene } from '../harness/chat-scene.ts';
+import { type ChatScene, eventsOf, exportedLines, startChatScene } from '../harness/chat-scene.ts';
 import { untilIdle } from '../harness/router.ts';
 
 interface Choice {
@@ -60,14 +60,6 @@ async function get<T>({ router }: ChatScene, path: string): Promise<T> {
   return (await answer.json()) as T;
 }
 
-async function lines({ router }: ChatScene, session: string): Promise<Line[]> {
-  const text = await (await fetch(`${router.url}/trajectories?format=jsonl&session=${session}`)).text();
-  return text
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Line);
-}
-
 const logprobsOf = ({ logprobs }: Choice) => logprobs!.content.map(({ logprob }) => logprob);
 const zeros = (count: number) => Array.from({ length: count }, () => 0);
 const ones = (count: number) => Array.from({ length: count }, () => 1);
@@ -95,10 +87,10 @@ for (const stream of [false, true]) {
         [PATH, prompt.length + first!.token_ids.length, second!.finish_reason],
       ],
     );
-    assert.deepEqual(await lines(scene, 's').then((all) => all.map(({ tokens }) => tokens)), [
+    assert.deepEqual(await exportedLines<Line>(scene, 's').then((all) => all.map(({ tokens }) => tokens)), [
       [...history, ...second!.token_ids],
     ]);
-    const [line] = await lines(scene, 's');
+    const [line] = await exportedLines<Line>(scene, 's');
     const given = zeros(prompt.length);
     const between = zeros(more.length);
     assert.deepEqual(line!.loss_mask, [
@@ -115,7 +107,7 @@ test(`${PATH}: each of several samples is a trajectory, without logprobs where n
   const scene = await start(t);
   const choices = await generate(scene, { token_ids: prompt, sampling_params: { max_tokens: 5, n: 3 } });
   assert.equal(choices.length, 3);
-  const all = await lines(scene, 's');
+  const all = await exportedLines<Line>(scene, 's');
   assert.deepEqual(
     all.map(({ tokens }) => tokens),
     choices.map(({ token_ids: ids }) => [...prompt, ...ids]),

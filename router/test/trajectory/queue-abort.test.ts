@@ -1,23 +1,13 @@
 // SGLang answers the abort of a request that waits in its queue, where it is again after it lost its memory, with fewer members and ids.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type ChatScene, startChatScene } from '../harness/chat-scene.ts';
-import { untilIdle } from '../harness/router.ts';
+import { exportedLines, startChatScene } from '../harness/chat-scene.ts';
 import { until } from '../harness/within.ts';
 
 interface Line {
   readonly tokens: readonly number[];
   readonly loss_mask: readonly number[];
   readonly turns: readonly { readonly finish_reason: string; readonly prompt_tokens: number }[];
-}
-
-async function recorded({ router }: ChatScene): Promise<Line[]> {
-  await untilIdle(router);
-  const text = await (await fetch(`${router.url}/trajectories?format=jsonl`)).text();
-  return text
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Line);
 }
 
 for (const stream of [false, true]) {
@@ -42,7 +32,7 @@ for (const stream of [false, true]) {
         core.resume();
         const { text } = await answer;
         assert.match(text, /Abort in waiting queue/);
-        const [line, ...others] = await recorded(scene);
+        const [line, ...others] = await exportedLines<Line>(scene);
         const [truth] = scene.log;
         assert.equal(others.length, 0);
         assert.deepEqual(line!.tokens, [...truth!.inputIds, ...truth!.outputIds]);

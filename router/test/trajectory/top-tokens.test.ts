@@ -3,8 +3,7 @@ import { test } from 'node:test';
 import { parquetReadObjects } from 'hyparquet';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import { encode } from '../../../simulator/src/tokens/tokenizer.ts';
-import { type ChatScene, eventsOf, startChatScene } from '../harness/chat-scene.ts';
-import { untilIdle } from '../harness/router.ts';
+import { eventsOf, exportedLines, startChatScene } from '../harness/chat-scene.ts';
 
 type Place = [logprob: number, id: number | null, text: string | null][] | null;
 
@@ -88,15 +87,6 @@ const apis: Record<string, Api> = {
   },
 };
 
-async function exported({ router }: ChatScene): Promise<Line[]> {
-  await untilIdle(router);
-  const text = await (await fetch(`${router.url}/trajectories?format=jsonl`)).text();
-  return text
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Line);
-}
-
 for (const [name, { kind, path, body, read, isCumulative }] of Object.entries(apis)) {
   for (const stream of [false, true]) {
     test(`${name}, ${stream ? 'a stream' : 'a whole answer'}: the likeliest tokens are on record`, async (t) => {
@@ -108,7 +98,7 @@ for (const [name, { kind, path, body, read, isCumulative }] of Object.entries(ap
       const told = (isCumulative === true ? events.slice(-1) : events).flatMap((event) => read(event as never));
       const { inputIds, outputIds } = scene.log[0]!;
       assert.equal(told.length, outputIds.length);
-      const [line] = await exported(scene);
+      const [line] = await exportedLines<Line>(scene);
       assert.deepEqual(line!.tokens, [...inputIds, ...outputIds]);
       const places = line!.rollout_top_logprobs!;
       assert.deepEqual(
@@ -145,7 +135,7 @@ test('a trajectory of several turns has them where its tokens are, in every form
   const more = encode('<|im_start|>user\nMore?<|im_end|>\n<|im_start|>assistant\n');
   const second = await ask([...prompt, ...first.output_ids, ...more], 0);
   const nothing = (ids: readonly number[]): null[] => ids.map(() => null);
-  const [line] = await exported(scene);
+  const [line] = await exportedLines<Line>(scene);
   const expected = [
     ...nothing(prompt),
     ...first.meta_info.output_top_logprobs!,
