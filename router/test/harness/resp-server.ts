@@ -8,6 +8,8 @@ type Run = (key: string, ...args: string[]) => Reply;
 /** As much of a Redis server as the store of trajectories asks for, in this process. Bytes are kept as latin1 text. */
 export interface RespServer {
   readonly url: string;
+  /** The error with which a command is answered; null: it is run. */
+  refuses: (words: readonly string[]) => string | null;
   /** Takes no more connections and breaks those it has, until `start`. */
   stop(): Promise<void>;
   start(): Promise<void>;
@@ -55,11 +57,13 @@ export async function startRespServer(t: TestContext): Promise<RespServer> {
     return command(args[0]!, ...args.slice(1));
   };
   const sockets = new Set<Socket>();
+  const made: Pick<RespServer, 'refuses'> = { refuses: () => null };
   const server = createServer((socket) => {
     sockets.add(socket);
     socket.setNoDelay(true);
     socket.on('close', () => sockets.delete(socket)).on('error', () => {});
     let queue: string[][] | null = null;
+    let isAborted = false;
     let unread = '';
     socket.on('data', (bytes) => {
       unread += bytes.toString('latin1');
@@ -68,13 +72,18 @@ export async function startRespServer(t: TestContext): Promise<RespServer> {
         if (read === null) return;
         unread = unread.slice(read.length);
         const name = read.words[0]!.toUpperCase();
+        const refusal = made.refuses(read.words);
         if (name === 'MULTI') {
           queue = [];
+          isAborted = false;
           write(socket, OK);
         } else if (name === 'EXEC') {
           const queued: string[][] = queue ?? [];
           queue = null;
-          write(socket, queued.map(run));
+          write(socket, isAborted ? new Error('EXECABORT because of previous errors') : queued.map(run));
+        } else if (refusal !== null) {
+          isAborted = true;
+          write(socket, new Error(refusal));
         } else if (queue !== null) {
           queue.push(read.words);
           socket.write('+QUEUED\r\n');
@@ -91,7 +100,7 @@ export async function startRespServer(t: TestContext): Promise<RespServer> {
     });
   await start();
   t.after(() => (server.listening ? stop() : undefined));
-  return { url: `redis://127.0.0.1:${port}`, start, stop };
+  return Object.assign(made, { url: `redis://127.0.0.1:${port}`, start, stop });
 }
 
 function readCommand(text: string): { words: string[]; length: number } | null {

@@ -1,7 +1,11 @@
 import type { RedisArgument } from '@redis/client';
 import { backoff } from '../../../kit/backoff.ts';
+import { StoreAway } from './store.ts';
 
-/** The commands that a store sends to a Redis or Valkey server. Bulk strings are returned as bytes. */
+/**
+ * The commands that a store sends to a Redis or Valkey server. Bulk strings are returned as bytes. A command that fails rejects with
+ * `StoreAway`, unless the server refuses it for what it is.
+ */
 export interface RedisLink {
   send(command: readonly RedisArgument[]): Promise<unknown>;
   /** Runs commands as a transaction. */
@@ -14,6 +18,8 @@ type Package = typeof import('@redis/client');
 /** A slower server counts as unreachable: turns wait in `TurnWriter`, which bounds them, and the next connection may reach another server. */
 const ANSWER_TIMEOUT_MS = 10_000;
 const RENEW_MS = 100;
+/** Replies about the command itself. Others, as OOM, LOADING or READONLY, are about the server. */
+const OF_COMMAND = /^(ERR|WRONGTYPE)\b/;
 /** How long the start waits for the server. */
 const CONNECT_TIMEOUT_MS = 2_000;
 
@@ -36,7 +42,7 @@ export async function connectRedis(
   load: () => Promise<Package> = () => import('@redis/client'),
   answerTimeoutMs = ANSWER_TIMEOUT_MS,
 ): Promise<RedisLink> {
-  const { createClient, RESP_TYPES } = await load().catch((error: unknown) => {
+  const { createClient, ErrorReply, MultiErrorReply, RESP_TYPES } = await load().catch((error: unknown) => {
     const [reason] = (error as Error).message.split(/ imported from |\n/);
     throw new Error(
       `--store ${withoutPassword(url)} needs the package @redis/client, which can't be loaded (${reason}). Install it next to turnout: npm install @redis/client`,
@@ -77,6 +83,9 @@ export async function connectRedis(
   const answered = <T>(answer: Promise<T>): Promise<T> =>
     inTime(answer, answerTimeoutMs, () => {
       if (client.isReady) renew();
+    }).catch((error: Error) => {
+      const isOfCommand = error instanceof ErrorReply && OF_COMMAND.test(error.message);
+      throw isOfCommand || error instanceof MultiErrorReply ? error : new StoreAway(error.message, { cause: error });
     });
   return {
     send: (command) => answered(client.sendCommand(command)),

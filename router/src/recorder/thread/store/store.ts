@@ -62,6 +62,9 @@ export interface StoreCounts {
 /** A promise if the store is asynchronous; callers await it. */
 export type Soon<T> = T | Promise<T>;
 
+/** The store takes nothing now: the error says nothing about what was to be stored. */
+export class StoreAway extends Error {}
+
 /** Stores turns, and lists them by session without reading large fields. It lives on the recorder thread, so it may block. */
 export interface TrajectoryStore {
   /** For logs: where the turns are, without a password. */

@@ -2,7 +2,7 @@ import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type LearnedVersion, areAllNamed, completed } from '../../../weights/version-spans.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import { PendingTurns } from './pending-turns.ts';
-import type { TrajectoryStore, TurnFilter } from './store.ts';
+import { StoreAway, type TrajectoryStore, type TurnFilter } from './store.ts';
 
 /** Turns that come within this time are written together. */
 const GATHER_MS = 50;
@@ -329,7 +329,8 @@ export class TurnWriter {
       this.#lastError = '';
       return true;
     } catch (error) {
-      this.#isOfStore = OF_STORE.has(((error as { errcode?: number }).errcode ?? 0) & 0xff);
+      const { errcode = 0 } = error as { errcode?: number };
+      this.#isOfStore = error instanceof StoreAway || OF_STORE.has(errcode & 0xff);
       this.#lastError = (error as Error).message || 'the store failed';
       this.#tell(() => true, false);
       return false;
