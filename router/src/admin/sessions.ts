@@ -44,7 +44,8 @@ export interface SessionRecord {
   readonly keepsRewards: boolean;
   /**
    * Rejects if the end can't be stored now.
-   * @returns the number of recorded sessions with that name, and whether the reward came too late for the feed
+   * @returns the number of recorded sessions with that name, whether the reward came too late for the feed, and the router that has taken
+   * over the feed with the group of the session
    */
   end(
     end: SessionName & {
@@ -52,7 +53,7 @@ export interface SessionRecord {
       readonly rewards?: Readonly<Record<string, number>>;
       readonly labels?: readonly string[];
     },
-  ): Promise<{ readonly known: number; readonly isTaken: boolean }>;
+  ): Promise<{ readonly known: number; readonly isTaken: boolean; readonly movedTo: string | null }>;
   /** Stores the end now, or as soon as that is possible. */
   keepEnd(end: SessionName): void;
   /** @returns whether there was such a chat session */
@@ -95,6 +96,11 @@ export function addSessionRoutes(
       if (ended?.isTaken === true) {
         const message = `A consumer of the feed has the group of session '${session}': its rewards can't change any more.`;
         return failure(c, 'group_taken', message);
+      }
+      const owner = ended?.movedTo ?? null;
+      if (owner !== null) {
+        const message = `The router ${owner} has taken over the feed with the group of session '${session}': end the session there too.`;
+        return failure(c, 'feed_moved', message);
       }
       kept = ended?.known ?? 0;
     } catch (error) {
@@ -144,6 +150,10 @@ export function addSessionRoutes(
   });
 }
 
-function failure(c: Context, code: 'capture_failed' | 'group_taken' | 'session_not_found', message: string): Response {
+function failure(
+  c: Context,
+  code: 'capture_failed' | 'feed_moved' | 'group_taken' | 'session_not_found',
+  message: string,
+): Response {
   return c.json({ error: message, code }, errorTable[code].status, { 'x-turnout-error': code });
 }

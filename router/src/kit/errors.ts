@@ -119,6 +119,11 @@ export const errorTable = {
     meaning: 'The lease of a group has expired and another consumer may have the group, or the lease is not known.',
     advice: 'Do not train on the group; renew leases in time (POST /feed/renew), or raise lease_secs.',
   },
+  feed_moved: {
+    status: 410,
+    meaning: 'Another router has taken over the feed of this one, which was silent for too long.',
+    advice: 'Use the router that the message names, and restart this one with a feed of another name, or end it.',
+  },
   group_taken: {
     status: 409,
     meaning: 'A consumer of the feed has the group of the session, so its rewards cannot change any more.',

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type TestContext, test } from 'node:test';
 import { type FeedScene, assertSums, feedSceneOf, startFeedScene } from '../harness/feed-scene.ts';
@@ -155,4 +157,40 @@ test('the later reward of a session counts, also where an earlier end waits for 
   // Ends that wait are tried again each second.
   await delay(1_500);
   assert.match(await session(), /"reward":2/);
+});
+
+test('a router whose feed another one has taken over says so, and which one it is', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const options = { groupSize: 2, maxPendingGroups: 1, whenFull: 'hold' };
+  const scene = await startFeedScene(t, options, { router: { dataDir } });
+  await scene.turn('a', 'g');
+  const held = scene.turn('c', 'other');
+  await until('a request waits', async () =>
+    (await scene.get('/metrics')).text.includes('turnout_feed_held_requests 1'),
+  );
+  const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'));
+  t.after(() => db.close());
+  const claim = JSON.stringify({ id: 'other', owner: 'node-2:30000', atMs: 1 });
+  db.prepare("UPDATE records SET value = ? WHERE key = 'owner'").run(claim);
+  assert.equal((await held).status, 410, 'the request that waits');
+  const calls: Record<string, () => Promise<{ status: number; text: string }>> = {
+    'GET /feed': () => scene.get('/feed?wait_secs=0'),
+    'GET /groups': () => scene.get('/groups'),
+    'GET /feed/stats': () => scene.get('/feed/stats'),
+    ack: () => scene.post('/feed/ack', { leases: ['1-1'] }),
+    reward: () => scene.post('/trajectories/a/reward', { reward: 1 }),
+    'the end of a member': () => scene.post('/sessions/a/finish', {}),
+    declare: () => scene.post('/groups', { group: 'h', size: 1 }),
+    'a session of a group': () => scene.turn('a', 'g'),
+    'a new session': () => scene.turn('b', 'g'),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    const { status, text } = await call();
+    assert.deepEqual(
+      [status, text.includes('The router node-2:30000 has taken over')],
+      [410, true],
+      `${name}: ${status} ${text}`,
+    );
+  }
+  assert.equal((await scene.turn('free', '')).status, 410, 'also where the feed would have to be asked for its group');
 });

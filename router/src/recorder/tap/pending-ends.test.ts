@@ -12,7 +12,7 @@ function storeOfEnds() {
     await Promise.resolve();
     if (state.isAway || end.session === state.refused) throw new Error('away');
     stored.push(end);
-    return { known: 1, isTaken: false };
+    return { known: 1, isTaken: false, movedTo: null };
   };
   const ends = new PendingEnds(store, recordedLog().log);
   const settle = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));

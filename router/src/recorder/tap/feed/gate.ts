@@ -10,6 +10,7 @@ import { REWARD_HEADER, rewardIn } from '../../shared/outcome.ts';
 import { tenantKey } from '../../../classify/tenant-key.ts';
 import type { ChatName } from '../../shared/turn.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
+import { whileHeld } from './moved.ts';
 
 /** So many sessions are known by name: for others the thread is asked. */
 const MAX_KNOWN = 200_000;
@@ -71,7 +72,8 @@ export class FeedGate {
     const size = x.head.get('x-turnout-group-size');
     const entry = { tenant: x.tenant, session, group: groupOf(x), size: size === undefined ? null : Number(size) };
     for (let isAgain = false; ; isAgain = true) {
-      const verdict: FeedVerdict = await this.#parts.thread.ask('feedAdmit', { ...entry, isAgain });
+      const { thread } = this.#parts;
+      const verdict: FeedVerdict = await whileHeld(thread, thread.ask('feedAdmit', { ...entry, isAgain }));
       if (verdict.kind === 'admitted' || verdict.kind === 'cancelled') this.#remember(key, verdict.kind);
       if (verdict.kind === 'admitted') {
         if (verdict.isPast) {
@@ -154,7 +156,7 @@ export class FeedGate {
     }
   }
 
-  /** The thread was started again: what it knew may be gone. */
+  /** The thread was started again, or another router has the feed: what the thread knew may be gone. */
   forget(): void {
     this.#known.clear();
   }

@@ -44,6 +44,7 @@ export const feed = (
     let stats: FeedStats = await thread.ask('feedStats', null);
     let isTicking = false;
     let isFailing = false;
+    let isMoved = false;
     const tick = async (): Promise<void> => {
       if (requests.isDraining()) gate.drain();
       if (isTicking || recorder.restarts.isAway) return;
@@ -55,7 +56,17 @@ export const feed = (
         gate.ended(ended);
         gate.roomFor(stats);
         isFailing = false;
+        isMoved = false;
       } catch (error) {
+        const owner = await thread.ask('feedTakenBy', null).catch(() => null);
+        if (owner !== null) {
+          gate.forget();
+          gate.drain();
+          if (!isMoved)
+            log.error({ owner }, 'another router has taken the feed over: this one refuses all calls of it');
+          isMoved = true;
+          return;
+        }
         const level = isFailing ? 'debug' : 'warn';
         log[level]({ error: (error as Error).message }, 'the feed was not looked at: it is tried again');
         isFailing = true;

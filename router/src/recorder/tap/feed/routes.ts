@@ -7,6 +7,7 @@ import { type ErrorCode, RouterError } from '../../../kit/errors.ts';
 import { MAX_GROUP_SIZE } from '../../shared/feed.ts';
 import type { FeedTake } from '../../thread/feed/feed-calls.ts';
 import { type RecorderThread, storeFailed } from '../recorder-thread.ts';
+import { requireHeld, whileHeld } from './moved.ts';
 
 const MAX_LEASE_SECS = 604_800;
 const tenant = z.string().optional();
@@ -58,9 +59,12 @@ export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
   /** A client's own; of a client that sees all: the one that it names, or that of requests without a key. */
   const ownTenant = (c: Context<Env>, asked: string | undefined): string => tenantFor(c, asked) ?? '';
 
-  routes.get('/feed', (c) => {
+  const ask: RecorderThread['ask'] = (...call) => whileHeld(thread, thread.ask(...call));
+
+  routes.get('/feed', async (c) => {
     const asked = checkInput(taking, c.req.query());
     if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
+    await requireHeld(thread);
     const { max_groups: max, wait_secs: waitSecs, lease_secs: secs = null, cursor, consumer, format } = asked.data;
     const who = { tenant: tenantFor(c, asked.data.tenant), consumer };
     const take = { ...who, id: thread.newId(), max, cursor, leaseSecs: secs, waitMs: 1_000 * waitSecs, format };
@@ -73,7 +77,7 @@ export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
       if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
       const { leases, lease_secs: secs = null } = asked.data;
       const tenants = tenantFor(c, c.req.query('tenant'));
-      const asking = thread.ask('feedClaims', { leases, tenant: tenants, act, leaseSecs: secs });
+      const asking = ask('feedClaims', { leases, tenant: tenants, act, leaseSecs: secs });
       const results = await asking.catch(notKept);
       const lost = leases.filter((_, i) => results[i] !== 'acked');
       const status = lost.length === 0 ? 200 : 409;
@@ -84,21 +88,21 @@ export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
     });
   }
 
-  routes.get('/feed/stats', async (c) => c.json(await thread.ask('feedStats', null)));
+  routes.get('/feed/stats', async (c) => c.json(await ask('feedStats', null)));
 
   routes.get('/groups', async (c) => {
     const asked = checkInput(listing, c.req.query());
     if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
     const { limit, after, tenant: whose } = asked.data;
     const question = { tenant: tenantFor(c, whose), name: null, limit, after };
-    return sendJson(c, await thread.ask('feedGroups', question));
+    return sendJson(c, await ask('feedGroups', question));
   });
 
   routes.post('/groups', async (c) => {
     const asked = checkJson(declared, await c.req.text());
     if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
     const { group: name, size, sessions } = asked.data;
-    const verdict = await thread.ask('feedDeclare', {
+    const verdict = await ask('feedDeclare', {
       name,
       size,
       sessions,
@@ -113,20 +117,20 @@ export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
     if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
     const name = boundedKey(c.req.param('name'));
     const question = { tenant: tenantFor(c, asked.data.tenant), name, limit: 0, after: 0 };
-    const bytes = await thread.ask('feedGroups', question);
+    const bytes = await ask('feedGroups', question);
     return sendJson(c, bytes);
   });
 
   routes.post('/groups/:name{.+}/close', async (c) => {
     const name = boundedKey(c.req.param('name'));
-    const isThere = await thread.ask('feedClose', { name, tenant: tenantFor(c, c.req.query('tenant')) });
+    const isThere = await ask('feedClose', { name, tenant: tenantFor(c, c.req.query('tenant')) });
     return isThere ? c.json({ group: name }) : refuse(c, 'bad_request', `No open group has the name '${name}'.`);
   });
 
   routes.post('/trajectories/:session{.+}/reward', async (c) => {
     const session = boundedKey(c.req.param('session'));
     const body = new Uint8Array(await c.req.arrayBuffer());
-    const asking = thread.ask('feedReward', { session, tenant: tenantFor(c, c.req.query('tenant')), body });
+    const asking = ask('feedReward', { session, tenant: tenantFor(c, c.req.query('tenant')), body });
     const { code, message } = await asking.catch(notKept);
     return code === null ? c.json({ session }) : refuse(c, code, message);
   });

@@ -60,7 +60,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     return feed;
   };
   /** null: no feed has begun, or another router has taken it over. */
-  const own = (): Feed | null => (feed?.isLost === true ? null : feed);
+  const own = (): Feed | null => (feed?.takenBy == null ? feed : null);
   const calls = {
     async feedBegin({ options, router }: FeedStart): Promise<void> {
       const { Feed: Feeds } = await import('./feed.ts');
@@ -70,6 +70,8 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       writer.onPut = (turn) => own()?.admissions.turnPut(turn);
       feed = begun;
     },
+    /** The router that has taken the feed over; null: none has. */
+    feedTakenBy: (): string | null => feed?.takenBy ?? null,
     feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admissions.admit(entry, feedNow()),
     /** No request that announced the group is in flight any more. */
     feedNotBegun: async ({ tenant, name }: { tenant: string; name: string }): Promise<void> =>
@@ -164,6 +166,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
         if (end.members > 0) endedMembers.push(name.session);
         return end;
       },
+      movedTo: (name: SessionName): string | null => (feed?.has(name) === true ? feed.takenBy : null),
     },
   };
 }

@@ -174,9 +174,14 @@ export class Feed {
     return this.#named(name, tenant).map((group) => groupJson(group, this.#parts.options));
   }
 
-  /** Another router has taken the feed over: what this one knows of it is of no use. */
-  get isLost(): boolean {
-    return this.#owner?.isLost === true;
+  /** The router that has taken the feed over: what this one knows of it is of no use. null: none has. */
+  get takenBy(): string | null {
+    return this.#owner?.takenBy ?? null;
+  }
+
+  /** Whether a group, as far as this router knows, waits for the session or is on its way to a consumer. */
+  has({ session, tenant }: SessionName): boolean {
+    return this.#book.groupsOf(session, tenant).length > 0;
   }
 
   requireHeld(): void {

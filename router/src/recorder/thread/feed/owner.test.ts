@@ -46,8 +46,8 @@ test('a process that was silent for too long loses its feed, and leaves it to th
   records.write([{ table: 't', key: 'owner', value }], 1);
   const next = new Owner(records, 't', 'b');
   await next.claim();
-  await assert.rejects(silent.beat(feedNow() + 3_000), /another router has taken this feed over/);
-  assert.ok(silent.isLost);
+  await assert.rejects(silent.beat(feedNow() + 3_000), /the router b has taken this feed over/);
+  assert.equal(silent.takenBy, 'b');
   await silent.release();
   await next.beat(feedNow() + 3_000);
   assert.match(records.get('t', 'owner')!, /"owner":"b"/);
@@ -99,9 +99,9 @@ test('a process of another machine with the same host name is not taken for one 
 
 test('of two that can not be told apart the later one has the feed, and the earlier one sees it', async () => {
   const records = new MemoryRecords();
-  const [old, next] = [elsewhere, elsewhere].map((where) => new Owner(records, 't', 'a', where));
+  const [old, next] = ['a', 'b'].map((name) => new Owner(records, 't', name, elsewhere));
   await old!.claim();
   await next!.claim();
-  await assert.rejects(old!.beat(feedNow() + 3_000), /another router has taken this feed over/);
+  await assert.rejects(old!.beat(feedNow() + 3_000), /the router b has taken this feed over/);
   await next!.beat(feedNow() + 3_000);
 });

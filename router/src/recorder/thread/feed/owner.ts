@@ -37,8 +37,8 @@ export class Owner {
   readonly #id = randomUUID();
   /** When this process last said that it is there. */
   #saidMs = 0;
-  /** Another process has taken the feed over: this one was silent for too long. */
-  isLost = false;
+  /** The router that has taken the feed over, because this process was silent for too long; null: none has. */
+  takenBy: string | null = null;
 
   /**
    * @param name of this router among those of its process
@@ -77,13 +77,13 @@ export class Owner {
     this.requireHeld();
     if (nowMs - this.#saidMs < BEAT_MS) return;
     const now = await this.#read();
-    this.isLost = now !== null && !this.#isOurs(now);
+    this.takenBy = now === null || this.#isOurs(now) ? null : now.owner;
     this.requireHeld();
     await this.#write();
   }
 
   requireHeld(): void {
-    if (this.isLost) throw new Error('another router has taken this feed over');
+    if (this.takenBy !== null) throw new Error(`the router ${this.takenBy} has taken this feed over`);
   }
 
   /** The records, for what the owner writes: after a time in which another router could take the feed over it looks first. */

@@ -18,7 +18,7 @@ test('a router that stops keeps the feed until the last ends of sessions are sto
     const beats = setInterval(() => void calls.feedTick(), 50);
     await next.feedBegin({ options, router: 'next' }).finally(() => clearInterval(beats));
   }, /has this feed/);
-  assert.deepEqual(await calls.sessionEnded({ session: 's', tenant: '', reward: 1 }), { known: 1, isTaken: false });
+  assert.equal((await calls.sessionEnded({ session: 's', tenant: '', reward: 1 })).known, 1);
   await calls.close();
   await next.feedBegin({ options, router: 'next' });
   assert.equal(next.feedStats().droppedGroups.incomplete, 1, 'the end of its session was stored before');

@@ -7,6 +7,12 @@ import { MemoryStore } from './memory.ts';
 import { storeCalls } from './store-calls.ts';
 import { TurnWriter } from './writer.ts';
 
+const NO_FEED = {
+  isTaken: () => Promise.resolve(false),
+  ended: () => Promise.resolve({ members: 0, isTaken: false }),
+  movedTo: () => null,
+};
+
 test('a store that fails to count at once still reports its state', async () => {
   class Uncountable extends MemoryStore {
     override counts(): never {
@@ -19,7 +25,7 @@ test('a store that fails to count at once still reports its state', async () => 
     dataDir: null,
     recorded: () => Promise.resolve(),
     onEnded: none,
-    feed: { isTaken: () => Promise.resolve(false), ended: () => Promise.resolve({ members: 0, isTaken: false }) },
+    feed: NO_FEED,
     counted: () => ({ lostParts: 3, expired: 0, evictedTurns: 0, lostPrompts: 0 }),
   });
   const { turns, bytes, dropped, isFailing } = await calls.storeState();
@@ -41,7 +47,7 @@ test('a session whose turns wait for the store is not removed before them', asyn
     dataDir: null,
     recorded: () => writer.flush(),
     onEnded: () => {},
-    feed: { isTaken: () => Promise.resolve(false), ended: () => Promise.resolve({ members: 0, isTaken: false }) },
+    feed: NO_FEED,
     counted: () => ({ lostParts: 0, expired: 0, evictedTurns: 0, lostPrompts: 0 }),
   });
   writer.put(turnOf({ session: 'a' }));

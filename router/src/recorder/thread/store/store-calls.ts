@@ -26,6 +26,8 @@ export interface SessionEnded {
   readonly known: number;
   /** The reward came after a consumer of the feed had got the session's group. */
   readonly isTaken: boolean;
+  /** The router that has taken over the feed with the group of the session, and is to be told too; null: there is none. */
+  readonly movedTo: string | null;
 }
 
 /** The feed, as far as the ends of sessions concern it. */
@@ -33,6 +35,7 @@ interface FeedEnds {
   /** Whether the rewards come after a consumer has got the group of the session. */
   isTaken(name: SessionName, change: RewardChange): Promise<boolean>;
   ended(name: SessionName, change: RewardChange): Promise<FeedEnd>;
+  movedTo(name: SessionName): string | null;
 }
 
 interface StoreParts {
@@ -76,7 +79,11 @@ export function storeCalls({ writer, dataDir, recorded, onEnded, feed, counted }
       const known = await store.finish({ session, tenant }, kept, Date.now());
       const { members, isTaken } = await feed.ended({ session, tenant }, wasTaken ? {} : rewarded);
       // A member of a group has ended also if none of its requests left a turn.
-      return { known: Math.max(known, members), isTaken: wasTaken || isTaken };
+      return {
+        known: Math.max(known, members),
+        isTaken: wasTaken || isTaken,
+        movedTo: feed.movedTo({ session, tenant }),
+      };
     },
     async storeState(): Promise<StoreState> {
       const { place } = store;
