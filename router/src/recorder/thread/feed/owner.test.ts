@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { hostname } from 'node:os';
 import { readFileSync, readlinkSync } from 'node:fs';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { MemoryRecords } from '../store/records.ts';
 import { feedNow } from './feed-clock.ts';
 import { Owner } from './owner.ts';
@@ -12,6 +12,13 @@ const here = {
   boot: readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim(),
   namespace: readlinkSync('/proc/self/ns/pid'),
 };
+/** Time passes so quickly that an owner that is silent is soon known to be so. */
+function passQuickly(t: TestContext): void {
+  const { now } = performance;
+  const fromMs = performance.now();
+  t.mock.method(performance, 'now', () => fromMs + 20 * (now.call(performance) - fromMs));
+}
+
 /** A process of another machine. */
 const elsewhere = { host: 'other', boot: 'x', namespace: '', pid: 1 };
 /** A process that has ended. */
@@ -37,13 +44,11 @@ test('a process that runs keeps its feed, also from a router of the same name', 
   await new Owner(records, 't', 'a').claim();
 });
 
-test('a process that was silent for too long loses its feed, and leaves it to the other one', async () => {
+test('a process that was silent for too long loses its feed, and leaves it to the other one', async (t) => {
   const records = new MemoryRecords();
   const silent = new Owner(records, 't', 'a', elsewhere);
   await silent.claim();
-  const json = records.get('t', 'owner')!;
-  const value = JSON.stringify({ ...(JSON.parse(json) as object), atMs: feedNow() - 10_000 });
-  records.write([{ table: 't', key: 'owner', value }], 1);
+  passQuickly(t);
   const next = new Owner(records, 't', 'b');
   await next.claim();
   await assert.rejects(silent.beat(feedNow() + 3_000), /the router b has taken this feed over/);
@@ -67,6 +72,7 @@ test('a process that was silent for so long that another may have the feed write
   // No other process took it.
   await guarded.write([change], feedNow());
   t.mock.method(performance, 'now', () => now.call(performance) + 14_000);
+  passQuickly(t);
   const next = new Owner(records, 't', 'b');
   await next.claim();
   await next.release();
@@ -97,11 +103,37 @@ test('a process of another machine with the same host name is not taken for one 
   clearInterval(beats);
 });
 
-test('of two that can not be told apart the later one has the feed, and the earlier one sees it', async () => {
+test('of two that can not be told apart the later one has the feed, and the earlier one sees it', async (t) => {
   const records = new MemoryRecords();
   const [old, next] = ['a', 'b'].map((name) => new Owner(records, 't', name, elsewhere));
   await old!.claim();
+  passQuickly(t);
   await next!.claim();
   await assert.rejects(old!.beat(feedNow() + 3_000), /the router b has taken this feed over/);
   await next!.beat(feedNow() + 3_000);
 });
+
+for (const [clock, offMs] of [
+  ['behind', -3_600_000],
+  ['ahead', 3_600_000],
+] as const) {
+  /** The claim of a process whose clock is an hour off. */
+  const said = (times: number) =>
+    JSON.stringify({ id: 'far', owner: 'a', atMs: feedNow() + offMs + 2_000 * times, process: elsewhere });
+
+  test(`the owner keeps its feed where its clock is ${clock}`, async () => {
+    const records = new MemoryRecords();
+    let times = 0;
+    const beat = () => records.write([{ table: 't', key: 'owner', value: said(times++) }], 1);
+    beat();
+    const beats = setInterval(beat, 50);
+    await assert.rejects(new Owner(records, 't', 'b').claim(), /has this feed/).finally(() => clearInterval(beats));
+  });
+
+  test(`the feed of an owner whose clock was ${clock} is taken over when it has ended`, async (t) => {
+    const records = new MemoryRecords();
+    records.write([{ table: 't', key: 'owner', value: said(0) }], 1);
+    passQuickly(t);
+    await new Owner(records, 't', 'b').claim();
+  });
+}

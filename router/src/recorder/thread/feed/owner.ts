@@ -9,6 +9,7 @@ import { feedNow } from './feed-clock.ts';
 const BEAT_MS = 2_000;
 /** An owner that was silent for so long has ended. */
 const GONE_MS = 3 * BEAT_MS;
+const RELEASED = 0;
 
 /** Where a process runs: only there its id means something. */
 interface ProcessName {
@@ -24,6 +25,7 @@ interface Claim {
   readonly id: string;
   /** The name of the router. */
   readonly owner: string;
+  /** Unix ms by the clock of its process, or `RELEASED`. */
   readonly atMs: number;
   readonly process?: ProcessName;
 }
@@ -54,8 +56,10 @@ export class Owner {
   /** Takes the feed over from a router that has ended. Rejects where another router has it. */
   async claim(): Promise<void> {
     const first = await this.#read();
+    const sinceMs = feedNow();
     for (let now = first; now !== null && !this.#isOurs(now) && !this.#hasEnded(now); now = await this.#read()) {
-      if (feedNow() - now.atMs > GONE_MS) break;
+      // The clock of another machine may be wrong: only a claim that changes shows that its owner is there.
+      if (feedNow() - sinceMs > GONE_MS) break;
       if (now.atMs !== first?.atMs)
         throw new Error(
           `the router ${now.owner} has this feed: end it first, or give each router that shares the store a feed of its own (the option "name" of the plugin feed)`,
@@ -69,7 +73,7 @@ export class Owner {
   async release(): Promise<void> {
     const now = await this.#read();
     if (now === null || !this.#isOurs(now)) return;
-    await this.#put({ ...now, atMs: 0 });
+    await this.#put({ ...now, atMs: RELEASED });
   }
 
   /** Rejects where another router has taken the feed over. */
@@ -106,7 +110,8 @@ export class Owner {
   }
 
   /** It is known to have ended: nothing needs to be waited for after a kill. */
-  #hasEnded({ owner, process: its }: Claim): boolean {
+  #hasEnded({ owner, atMs, process: its }: Claim): boolean {
+    if (atMs === RELEASED) return true;
     if (its === undefined || !isSamePlace(its, this.#process)) return false;
     // The thread of this process that had it, or a process before it with the same id.
     if (its.pid === this.#process.pid) return owner === this.#name;
