@@ -58,6 +58,19 @@ test('a reward with an id counts once', async (t) => {
   assert.equal((await scene.take())[0]!.rows[0]!.reward, 2);
 });
 
+test('null removes the number, and the member waits for a reward again', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1, needsReward: true });
+  await scene.turn('s', 'g');
+  for (const value of [1, null]) {
+    const { status, text } = await scene.post(reward('s'), { reward: value });
+    assert.equal(status, 200, text);
+  }
+  await scene.finish('s');
+  assert.deepEqual(await scene.take(), []);
+  await scene.finish('s', { reward: 2 });
+  assert.equal((await scene.take())[0]!.rows[0]!.reward, 2);
+});
+
 test('the last request of a session ends it and gives its reward', async (t) => {
   const scene = await startFeedScene(t, { groupSize: 2, needsReward: true });
   for (const [session, value] of [

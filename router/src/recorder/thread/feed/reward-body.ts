@@ -28,7 +28,8 @@ export async function readReward(
   const { data, problem } = checkJson(body, Buffer.from(bytes).toString());
   if (problem !== null) return problem;
   const { id, reward, rewards, turn_rewards: ofTurns, token_rewards: ofTokens } = data;
-  if ((reward ?? rewards ?? ofTurns ?? ofTokens) === undefined)
+  // null removes the reward.
+  if (reward === undefined && (rewards ?? ofTurns ?? ofTokens) === undefined)
     return 'The body has no reward: give "reward", "rewards", "turn_rewards" or "token_rewards".';
   const change = { id, ...(reward === undefined ? {} : { reward }), ...(rewards === undefined ? {} : { rewards }) };
   if (ofTurns === undefined && ofTokens === undefined) return change;
