@@ -152,6 +152,9 @@ test('a declared group needs no header of its sessions: chats by path', async (t
     group!.rows.map(({ session, turns }) => [session, turns.length]),
     sessions.map((session) => [session, 2]),
   );
+  await scene.ack(group!);
+  const later = await scene.post('/groups', { group: 'g4', size: 2, sessions: ['new', sessions[1]] });
+  assert.match(later.text, /was in a group that is over/, 'its turns would be delivered twice');
 });
 
 test('a session whose key is in the body joins its group with its turn', async (t) => {

@@ -161,6 +161,10 @@ export class Admissions {
     nowMs: number,
   ): Promise<FeedVerdict> {
     const wrong = (message: string): FeedVerdict => ({ kind: 'invalid', message });
+    const pasts = await Promise.all(sessions.map((session) => this.#pastOf(session, tenant)));
+    const over = pasts.findIndex((past) => past !== null);
+    if (over >= 0)
+      return wrong(`The session '${sessions[over]}' was in a group that is over: names of sessions must not repeat.`);
     const open = this.#book.newestNamed(tenant, name);
     if (open?.state === 'open' && open.members.length < open.size)
       return wrong(`The group '${name}' waits for ${open.size - open.members.length} sessions already.`);
