@@ -58,6 +58,14 @@ test('a process that was silent for too long loses its feed, and leaves it to th
   assert.match(records.get('t', 'owner')!, /"owner":"b"/);
 });
 
+test('of two routers that start at once one has the feed, and the other one does not start', async () => {
+  const records = new MemoryRecords();
+  const starts = ['a', 'b'].map((name) => new Owner(records, 't', name, elsewhere).claim());
+  const results = await Promise.allSettled(starts);
+  assert.deepEqual(results.map(({ status }) => status).toSorted(), ['fulfilled', 'rejected']);
+  await assert.rejects(starts[0]!, /the router b has this feed/);
+});
+
 /** A record of the feed. */
 const change = { table: 't', key: 'group', value: 'x' };
 

@@ -10,6 +10,8 @@ const BEAT_MS = 2_000;
 /** An owner that was silent for so long has ended. */
 const GONE_MS = 3 * BEAT_MS;
 const RELEASED = 0;
+/** The time between the claims of routers that start at once. */
+const START_MS = 100;
 
 /** Where a process runs: only there its id means something. */
 interface ProcessName {
@@ -60,13 +62,14 @@ export class Owner {
     for (let now = first; now !== null && !this.#isOurs(now) && !this.#hasEnded(now); now = await this.#read()) {
       // The clock of another machine may be wrong: only a claim that changes shows that its owner is there.
       if (feedNow() - sinceMs > GONE_MS) break;
-      if (now.atMs !== first?.atMs)
-        throw new Error(
-          `the router ${now.owner} has this feed: end it first, or give each router that shares the store a feed of its own (the option "name" of the plugin feed)`,
-        );
+      if (now.atMs !== first?.atMs) throw taken(now);
       await delay(BEAT_MS / 4);
     }
     await this.#write();
+    // Of routers that start at once the last one has it.
+    await delay(START_MS);
+    const last = await this.#read();
+    if (last !== null && !this.#isOurs(last)) throw taken(last);
   }
 
   /** The router stops: another one need not wait. One that was silent for long sees by this claim that the feed was taken over. */
@@ -133,6 +136,11 @@ export class Owner {
     await this.#records.write([{ table: this.#table, key: 'owner', value: JSON.stringify(claim) }], feedNow());
   }
 }
+
+const taken = ({ owner }: Claim): Error =>
+  new Error(
+    `the router ${owner} has this feed: end it first, or give each router that shares the store a feed of its own (the option "name" of the plugin feed)`,
+  );
 
 const isSamePlace = (a: ProcessName, b: ProcessName): boolean =>
   a.host === b.host && a.boot === b.boot && a.namespace === b.namespace;
