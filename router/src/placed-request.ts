@@ -135,6 +135,7 @@ interface StateEntry {
 }
 
 const NO_WORKERS: readonly Worker[] = [];
+let arrivals = 0;
 
 /**
  * What placement knows of a request: what is asked, where it is, and what became of it. Whoever places requests sets the facts before the
@@ -171,6 +172,8 @@ export class PlacedRequest {
   readsState = false;
 
   // Where it is.
+  /** Its number in the order in which requests came to be placed; null: it has not come yet. */
+  arrival: number | null = null;
   /** What made the present placement or hold. */
   placer: Placer | null = null;
   /** State of the placer for this exchange. (With a WeakMap garbage collection would cost more than the choice.) */
@@ -226,6 +229,11 @@ export class PlacedRequest {
   /** The worker that responds or will respond; of a pair the decode worker. */
   get worker(): Worker | null {
     return this.answeredBy ?? this.placement?.legs.at(-1)?.worker ?? null;
+  }
+
+  /** It comes to be placed: whenever it is held, it is held in the order of the first times. */
+  arrive(): void {
+    this.arrival ??= arrivals++;
   }
 
   /** @param isFirst the placer has not held it before: what other holds took is not part of the maximum */

@@ -63,6 +63,7 @@ export class Chooser {
 
   /** A policy that throws ends its request, not the router. */
   place(x: PlacedRequest): Choice {
+    x.arrive();
     try {
       const choice = x.target === null ? this.#choose(x) : this.#toTarget(x, x.target);
       return x.isOverdue && choice !== null && 'hold' in choice ? heldTooLong(choice) : choice;

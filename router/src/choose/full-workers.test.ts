@@ -104,3 +104,19 @@ test('the patience of its policy is not that of this wait', (t) => {
   choose(x);
   assert.equal(x.isOverdue, false);
 });
+
+test('a held request that was placed and failed at its worker is held before those that came after it', async (t) => {
+  const { chooser, placed, choose } = sceneOf(t, 1, 100, 2);
+  const [a, b, first, second] = [exchangeOf(), exchangeOf(), exchangeOf(), exchangeOf()];
+  for (const x of [a, b, first, second]) choose(x);
+  chooser.released(a);
+  chooser.retryHeld();
+  await nextTick();
+  assert.deepEqual(placed, [a, b, first]);
+  chooser.failed(first, [first.worker!]);
+  choose(first);
+  chooser.released(b);
+  chooser.retryHeld();
+  await nextTick();
+  assert.deepEqual(placed.slice(3, 4), [first]);
+});

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { test } from 'node:test';
 import { Exchange } from '../exchange.ts';
-import type { Placer } from '../placed-request.ts';
+import type { PlacedRequest, Placer } from '../placed-request.ts';
 import type { ResultListener } from '../wire/result.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { RequestHead } from '../wire/request-head.ts';
@@ -264,4 +264,59 @@ test('a set of workers that differs at each question does not stop the retry', a
   await nextTick();
   assert.ok(calls < 10, `${calls} questions`);
   queue.leave(x);
+});
+
+const firstOf = ([first]: Iterable<PlacedRequest>): PlacedRequest | null => first ?? null;
+
+for (const [order, holder] of Object.entries<Placer>({
+  'no order': {},
+  'an order of its own': { nextHeld: firstOf },
+  ranks: { nextHeld: firstOf, heldRank: () => 0 },
+})) {
+  test(`requests that were placed and are held again keep their places: a policy with ${order}`, async () => {
+    const queue = new HoldQueue();
+    const asked: string[] = [];
+    const held = [...'abcdef'].map((name) => ({ name, x: makeExchange() }));
+    const hold = ({ name, x }: (typeof held)[number]): void =>
+      queue.hold(x, 'busy', LONG_MS, holder, () => asked.push(name), never);
+    const [a, b, c, d, e, f] = held as [(typeof held)[number], ...typeof held];
+    // It was placed before the others, and its worker failed.
+    a.x.arrive();
+    for (const each of [b, c, d, e, f]) hold(each!);
+    for (const each of [c, e]) queue.leave(each!.x);
+    for (const each of [e, a, c]) hold(each!);
+    queue.retryHeld();
+    await nextTick();
+    assert.equal(asked.join(''), 'abcdef');
+    assert.equal(queue.size, 0);
+  });
+}
+
+test('requests that are asked in vain keep their places, and the others are asked too', async () => {
+  const queue = new HoldQueue();
+  const mayGo = new Set<string>();
+  const gone: string[] = [];
+  const holder = { nextHeld: firstOf };
+  const held = [...'abcdef'].map((name) => {
+    const x = makeExchange();
+    const ask = (): void =>
+      mayGo.has(name) ? void gone.push(name) : queue.hold(x, 'busy', LONG_MS, holder, ask, never);
+    queue.hold(x, 'busy', LONG_MS, holder, ask, never);
+    return x;
+  });
+  const rounds = async (count: number): Promise<void> => {
+    for (let i = 0; i < count; i++) {
+      queue.retryHeld();
+      await nextTick();
+    }
+  };
+  for (const name of 'de') mayGo.add(name);
+  await rounds(4);
+  assert.equal(gone.join(''), 'de');
+  for (const name of 'fba') mayGo.add(name);
+  await rounds(1);
+  assert.equal(gone.slice(2, 4).join(''), 'ab', 'in their order');
+  await rounds(2);
+  assert.deepEqual(gone.slice(4), ['f']);
+  queue.leave(held[2]!);
 });

@@ -33,7 +33,12 @@ interface Held {
 interface SetQueue {
   readonly holder: Placer;
   readonly key: string;
+  /** In order of arrival. */
   readonly held: LinkedList<PlacedRequest>;
+  /** The entry that was added last, or the one before it: the next one often belongs beside it. */
+  near: ListNode<PlacedRequest> | null;
+  /** The arrival up to which requests were asked in vain behind the first one. */
+  passed: number;
   /** The same by rank; null: the holder does not rank. */
   readonly ranked: RankedRequests | null;
 }
@@ -99,6 +104,7 @@ export class HoldQueue {
 
   /** `retry` places the exchange again. `expired` is called after `maxMs` in total of holds by this holder. */
   hold(x: PlacedRequest, reason: string, maxMs: number, holder: Placer, retry: () => void, expired: () => void): void {
+    x.arrive();
     let holds = x.state(this.#holds);
     if (holds === null) x.setState(this.#holds, (holds = { now: null, beforeMs: new Map() }));
     // Policies of users may say any number.
@@ -171,12 +177,14 @@ export class HoldQueue {
     let queue = queues.get(key);
     if (queue === undefined) {
       const ranked = holder.heldRank === undefined ? null : new RankedRequests();
-      queues.set(key, (queue = { holder, key, held: new LinkedList(), ranked }));
+      queues.set(key, (queue = { holder, key, held: new LinkedList(), near: null, passed: -1, ranked }));
     }
     return queue;
   }
 
-  #unlink({ link, slot, queue: { holder, key, held, ranked } }: Held): void {
+  #unlink({ link, slot, queue }: Held): void {
+    const { holder, key, held, ranked } = queue;
+    if (queue.near === link) queue.near = link.previous;
     held.remove(link);
     ranked?.delete(slot);
     if (held.size > 0) return;
@@ -191,7 +199,7 @@ export class HoldQueue {
     if (comparesItself(holder) || queues.every(({ key, held }) => this.#setOf(held.first!.value).key === key)) return;
     const entries = queues.flatMap(({ held }) => Array.from(held, (x) => this.#heldNow(x)!));
     for (const entry of entries) this.#unlink(entry);
-    for (const entry of entries.toSorted((a, b) => a.sinceMs - b.sinceMs)) {
+    for (const entry of entries.toSorted((a, b) => arrivalOf(a.link) - arrivalOf(b.link))) {
       const x = entry.link.value;
       const queue = this.#queueFor(x, holder);
       x.state(this.#holds)!.now = { ...entry, ...linked(x, queue) };
@@ -217,12 +225,20 @@ export class HoldQueue {
     const { holder, held, ranked } = queue;
     const set = comparesItself(holder) || held.first === null ? ANY : this.#setOf(held.first.value);
     if (set === NO_SET) return this.#retryAll(queue);
+    let isBehind = false;
     while (held.size > 0 && !this.#isClosed(holder)) {
-      const x = holder.nextHeld!(ranked ?? held, set.workers);
-      if (x === null) return;
+      const isEnd = isBehind && arrivalOf(held.last!) <= queue.passed;
+      const x = isEnd ? null : holder.nextHeld!(ranked ?? (isBehind ? behind(queue) : held), set.workers);
+      if (x === null) {
+        queue.passed = -1;
+        return;
+      }
       this.#ask(x);
-      // It is back in this queue, and would be the next one forever.
-      if (this.#heldNow(x)?.queue === queue) return;
+      if (this.#heldNow(x)?.queue !== queue) continue;
+      // It is back in its place, and would be the next one forever. By rank the others wait for it; else one more is asked, in turn.
+      queue.passed = Math.max(queue.passed, x.arrival!);
+      if (isBehind || ranked !== null) return;
+      isBehind = true;
     }
   }
 
@@ -244,9 +260,29 @@ const comparesItself = ({ nextHeld, isLimit }: Placer): boolean => nextHeld === 
 
 const wholeOf = (holder: Placer): Placer => holder.partOf ?? holder;
 
+const arrivalOf = (link: ListNode<PlacedRequest>): number => link.value.arrival!;
+
 /** Adds an exchange to a queue. */
 const linked = (x: PlacedRequest, queue: SetQueue): Pick<Held, 'link' | 'slot' | 'queue'> => ({
-  link: queue.held.push(x),
+  link: inPlace(x, queue),
   slot: queue.ranked?.add(x, queue.holder.heldRank!(x)) ?? -1,
   queue,
+});
+
+/** It has the place of its arrival, also if it was placed in between. */
+function inPlace(x: PlacedRequest, queue: SetQueue): ListNode<PlacedRequest> {
+  const { held } = queue;
+  const isNewest = held.last !== null && arrivalOf(held.last) < x.arrival!;
+  let previous = isNewest ? held.last : queue.near;
+  while (previous !== null && arrivalOf(previous) > x.arrival!) ({ previous } = previous);
+  let next = previous === null ? held.first : previous.next;
+  for (; next !== null && arrivalOf(next) < x.arrival!; { next } = next) previous = next;
+  return (queue.near = held.push(x, previous));
+}
+
+/** Those that no round has asked in vain yet. */
+const behind = ({ held, passed }: SetQueue): Iterable<PlacedRequest> => ({
+  *[Symbol.iterator]() {
+    for (const x of held) if (x.arrival! > passed) yield x;
+  },
 });

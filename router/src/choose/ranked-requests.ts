@@ -2,7 +2,7 @@ import { SlotHeap } from '../kit/slot-heap.ts';
 import type { PlacedRequest } from '../placed-request.ts';
 
 /** So much rank an arrival is worth: it only tells apart requests of one rank. */
-const ARRIVAL = 1e-7;
+const ARRIVAL = 1e-9;
 
 /**
  * Held requests in the order of their ranks, the highest first; of one rank, that which came first. To add, to remove and to look at the
@@ -13,7 +13,6 @@ export class RankedRequests {
   /** By slot. */
   readonly #requests: (PlacedRequest | null)[] = [];
   readonly #free: number[] = [];
-  #arrivals = 0;
 
   get size(): number {
     return this.#order.size;
@@ -23,7 +22,7 @@ export class RankedRequests {
   add(x: PlacedRequest, rank: number): number {
     const slot = this.#free.pop() ?? this.#requests.length;
     this.#requests[slot] = x;
-    this.#order.set(slot, ARRIVAL * this.#arrivals++ - rank);
+    this.#order.set(slot, ARRIVAL * x.arrival! - rank);
     return slot;
   }
 

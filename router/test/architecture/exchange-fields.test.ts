@@ -36,6 +36,7 @@ const owners: Readonly<Record<string, string>> = {
   timeoutMs: 'classify pipeline',
   keyDigest: 'admit',
   seesAllTenants: 'admit',
+  arrival: '',
   placer: 'choose',
   policyState: 'choose',
   isOverdue: 'choose',
