@@ -20,6 +20,9 @@ const SMALL_BYTES = 16_384;
 /** 1xx responses before the final one; more is a flood (some engines and proxies send 102 while they work). */
 const MAX_INTERIM = 10_000;
 
+/** Why an attempt does not begin whose worker was removed by force. */
+export const REMOVED = 'the worker was removed';
+
 /** An attempt at one worker: sends the request and passes the response to the sink as it comes. */
 export class Attempt implements UpstreamUser, Source {
   readonly x: Exchange;
@@ -75,12 +78,17 @@ export class Attempt implements UpstreamUser, Source {
   start(isFresh: boolean, changed: Buffer | null): void {
     const { x, worker } = this;
     const body = this.#requestBody;
+    if (worker.pool.isBroken) this.#lost = REMOVED;
+    if (this.#lost !== '') {
+      this.#leave();
+      // No engine got the request.
+      return this.#listener.ended(this, { kind: 'failed', failure: 'connect', detail: this.#lost });
+    }
     this.#isFresh = isFresh;
     this.#isStarted = true;
     x.sentMs = performance.now();
     this.#connection = worker.pool.acquire(this, isFresh, this.#context.clock.nowMs);
     this.sink.source = this;
-    if (this.#lost !== '') return this.#fail('reset', this.#lost);
     const { answerTimeouts } = this.#context;
     if (answerTimeouts.firstByteMs > 0 || answerTimeouts.idleMs > 0) {
       this.#timer = new AnswerTimer(answerTimeouts, this.#onSilence);

@@ -174,6 +174,8 @@ export class UpstreamPool {
   readonly endpoint: Endpoint;
   readonly #options: PoolOptions;
   readonly #idle: UpstreamConnection[] = [];
+  /** See `breakAll`. */
+  isBroken = false;
   #isRetired = false;
   readonly #open = new IndexedSet<UpstreamConnection>();
 
@@ -234,8 +236,9 @@ export class UpstreamPool {
     for (const connection of this.#idle.splice(0)) connection.destroy();
   }
 
-  /** Ends all attempts in flight as if their connections had broken. */
+  /** Ends all attempts in flight as if their connections had broken. Those that have not begun must not begin. */
   breakAll(): void {
+    this.isBroken = true;
     for (const connection of this.#open) connection.socket.destroy(BROKEN);
   }
 

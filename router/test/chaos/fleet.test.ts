@@ -5,6 +5,8 @@ import { connectClient, request, send } from '../harness/client.ts';
 import { type Engine, type EngineConnection, answer, startEngine, wellButUnknown } from '../harness/engine.ts';
 import { connectAsker, post, startEngines } from '../harness/fleet.ts';
 import { chunk } from '../harness/message.ts';
+import type { Worker } from '../../src/fleet/worker.ts';
+import type { Plugin } from '../../src/plugin.ts';
 import { KvPublisher } from '../harness/kv-publisher.ts';
 import { HELLO, type RouterOptions, startTestRouter } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
@@ -250,6 +252,40 @@ test('F52 a worker that is removed by force gets no request again, also not on a
   deepEqual([removed.requests.length, other.requests.length], [2, 1]);
   await untilQuiet(router, [other]);
 });
+
+/** A plugin that keeps the first body until `release` is called. */
+function keeper() {
+  const kept = Promise.withResolvers<void>();
+  const begun = Promise.withResolvers<Worker>();
+  const plugin: Plugin = {
+    name: 'keeper',
+    async requestBody(_x, body, worker) {
+      begun.resolve(worker);
+      await kept.promise;
+      return body;
+    },
+  };
+  return { plugin, release: kept.resolve, begun: begun.promise };
+}
+
+for (const path of ['/generate', '/unknown']) {
+  test(`F52 a worker that is removed by force before ${path} is sent to it gets no request`, async (t) => {
+    const engines = await Promise.all([0, 1].map(() => startEngine(t, { onRequest: well() })));
+    const { plugin, release, begun } = keeper();
+    const workerUrls = engines.map(({ url }) => url);
+    const router = await startTestRouter(t, { workerUrls }, { plugins: [plugin] });
+    const answered = send(t, router.url, request('POST', path, '{"text":"x"}'));
+    const { url } = await begun;
+    equal((await send(t, router.url, request('POST', `/remove_worker?url=${url}&force=true`))).status, 200);
+    release();
+    equal((await answered).status, 200);
+    for (const engine of engines) equal(engine.requests.length, engine.url === url ? 0 : 1);
+    await untilQuiet(
+      router,
+      engines.filter((engine) => engine.url !== url),
+    );
+  });
+}
 
 for (const policy of ['sticky_least_loaded', 'cache_aware', 'rollout']) {
   test(`F53 ${policy}: a worker added under load gets work, and known sessions stay where they are`, async (t) => {

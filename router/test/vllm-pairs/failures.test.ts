@@ -1,12 +1,13 @@
 import { deepEqual, equal, match, notEqual, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import { connectClient, send } from '../harness/client.ts';
+import { connectClient, request, send } from '../harness/client.ts';
 import { deadUrl } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { beginsStream, blamed } from '../harness/pair-failures.ts';
 import { chunk } from '../harness/message.ts';
 import { untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
+import type { Plugin } from '../../src/plugin.ts';
 import { connectors, startVllmPairs } from './scene.ts';
 
 const ask = (stream = false) => post('/v1/completions', { prompt: 'a', stream });
@@ -204,3 +205,32 @@ test('--request-timeout-secs ends whatever is under way', async (t) => {
   equal(world.decode[0]!.seen.length, 0);
   await untilIdle(router);
 });
+
+for (const role of ['prefill', 'decode'] as const) {
+  for (const how of ['removed by force', 'lost'] as const) {
+    test(`nixl: a ${role} engine that is ${how} before it gets its request gets none`, async (t) => {
+      const { promise: kept, resolve: release } = Promise.withResolvers<void>();
+      const begun = Promise.withResolvers<void>();
+      const plugin: Plugin = {
+        name: 'keeper',
+        async requestBody(_x, body) {
+          begun.resolve();
+          await kept;
+          return body;
+        },
+      };
+      const { world, router } = await startVllmPairs(t, 'nixl', [2, 2], {}, { plugins: [plugin] });
+      const answered = send(t, router.url, ask());
+      await begun.promise;
+      const [x] = router.pipeline.inFlight;
+      const { worker } = x!.placement!.legs.find((leg) => leg.role === role)!;
+      if (how === 'lost') x!.activity!.workerLost!(worker, 'its weights are not known');
+      else equal((await send(t, router.url, request('DELETE', `/workers/${worker.id}?force=true`))).status, 202);
+      release();
+      equal((await answered).status, 200);
+      const seen = world[role].map(({ engine, seen: { length } }) => [engine.url, length] as const);
+      for (const [url, count] of seen) equal(count, url === worker.url ? 0 : 1);
+      await untilIdle(router);
+    });
+  }
+}

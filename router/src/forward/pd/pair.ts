@@ -6,7 +6,7 @@ import { BufferSink } from '../../wire/buffer-sink.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink } from '../../wire/sink.ts';
 import type { AttemptContext, AttemptRules, Leading, PairNotes, PairRules } from '../attempt-context.ts';
-import { Attempt } from '../attempt.ts';
+import { Attempt, REMOVED } from '../attempt.ts';
 import { unread } from '../errors.ts';
 import { MAX_HELD_BYTES } from '../../phases/event-line.ts';
 import type { Plugin } from '../../plugin.ts';
@@ -40,6 +40,8 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
   readonly #parts: PairParts;
   /** null: it is not made yet. */
   #plan: PairPlan | null = null;
+  /** The engine that was lost before that, and why. */
+  #lost: { readonly worker: Worker; readonly detail: string } | null = null;
   #prefill!: Attempt;
   #decode!: Attempt;
   /** The prefill engine's response: kept if the plan reads it, else dropped. */
@@ -74,10 +76,14 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
 
   #begin(isFresh: boolean, plan: Planned): void {
     const { x, prefill, decode, sinkFor, context, listener } = this.#parts;
+    const removed = [prefill, decode].find(({ pool }) => pool.isBroken);
+    const lost = removed === undefined ? this.#lost : { worker: removed, detail: REMOVED };
     if (plan instanceof RouterError) {
       listener.ended({ x, worker: prefill }, { kind: 'refused', error: plan });
     } else if (typeof plan === 'string') {
       listener.ended({ x, worker: prefill }, { kind: 'failed', failure: 'connect', detail: plan });
+    } else if (lost !== null) {
+      listener.ended({ x, worker: lost.worker }, { kind: 'failed', failure: 'connect', detail: lost.detail });
     } else {
       this.#plan = plan;
       this.#prefilled = new BufferSink({ maxBytes: plan.read === null ? 0 : MAX_HELD_BYTES });
@@ -103,7 +109,10 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
   }
 
   workerLost(worker: Worker, detail: string): void {
-    if (this.#plan === null) return;
+    if (this.#plan === null) {
+      this.#lost ??= { worker, detail };
+      return;
+    }
     this.#prefill.workerLost(worker, detail);
     this.#decode.workerLost(worker, detail);
   }
