@@ -1,5 +1,6 @@
 import type { BlocksRemoved, BlocksStored, KvEvent } from '../../engines/kv-events.ts';
 import { SlotBlocks, tierOf } from './slot-blocks.ts';
+import { isMadeSalt } from '../../engines/dialects/request-fields.ts';
 import { type Root, TokenChain, baseRoot, rootOf } from './token-chain.ts';
 
 /** Kinds of layers that read only a part of the prompt, so their blocks do not show how much must be computed. */
@@ -16,6 +17,12 @@ const partialKinds = new Set([
 const rankOf = (kind: string | null): number => (kind === null ? 1 : partialKinds.has(kind) ? 0 : 2);
 
 /**
+ * In place of the salts that the router makes: which of them a request gets is known when it is sent, so its prompt is compared with the
+ * blocks of all of them.
+ */
+const ANY_MADE = '';
+
+/**
  * The prefix caches of all engines as they report them: per slot, the blocks by a hash of their tokens and all tokens
  * before them. The engines' own hashes cannot be computed here, so they are translated when an event arrives. It holds
  * what the engines hold, at 46 to 92 bytes per block.
@@ -26,6 +33,9 @@ export class KvIndex {
   /** For the prompt being matched: the hashes of its blocks as `lo, hi`, and how many are computed. */
   #hashes = new Uint32Array(256);
   #hashed = 0;
+  /** Some engine has blocks with a salt that the router made. */
+  #hasMade = false;
+  #found = new Float64Array(0);
 
   apply(slot: number, event: KvEvent): void {
     if (event.type === 'stored') this.stored(slot, event);
@@ -86,6 +96,21 @@ export class KvIndex {
     if (held === undefined || held.size === 0) return 0;
     this.#ask(root);
     return this.#walk(held, tokenIds);
+  }
+
+  /** `matchAll` for a prompt with this adapter and the client's salt, to which the router may add. */
+  matchPrompt(
+    slots: ArrayLike<number>,
+    tokenIds: Int32Array,
+    out: Float64Array,
+    lora: string | null,
+    salt: string | null,
+  ): void {
+    this.matchAll(slots, tokenIds, out, rootOf(lora, salt));
+    if (!this.#hasMade) return;
+    if (this.#found.length < slots.length) this.#found = new Float64Array(slots.length);
+    this.matchAll(slots, tokenIds, this.#found, rootOf(lora, ANY_MADE));
+    for (let i = 0; i < slots.length; i++) out[i] = Math.max(out[i]!, this.#found[i]!);
   }
 
   /** `match` for several slots at once: each block is hashed once, and only as far as any slot matches. */
@@ -153,7 +178,9 @@ export class KvIndex {
   /** Sets the chain to where the event's first block continues. @returns false if that place is unknown */
   #begin(held: SlotBlocks, { parent, lora, salt }: BlocksStored): boolean {
     if (parent === null) {
-      this.#chain.start(rootOf(lora, salt));
+      const isMade = salt !== null && isMadeSalt(salt);
+      this.#hasMade ||= isMade;
+      this.#chain.start(rootOf(lora, isMade ? ANY_MADE : salt));
       return true;
     }
     const lo = Number(parent & 0xffff_ffffn);

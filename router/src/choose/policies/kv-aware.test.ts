@@ -3,6 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { type Known, exchangeOf, fleetOfSize, policyContext } from '../../../test/harness/policy.ts';
 import { promptOf } from '../../../test/harness/prompt.ts';
 import type { Config } from '../../config/options.ts';
+import { withNamespace } from '../../engines/dialects/request-fields.ts';
 import type { KvEvent } from '../../engines/kv-events.ts';
 import type { KvFeedListener, KvFeedOptions } from '../../engines/kv-events-feed.ts';
 import type { Exchange } from '../../exchange.ts';
@@ -174,6 +175,25 @@ test('salts and adapters separate prompts', async (t) => {
     assert.equal(place(asked(ids, { cache_salt: 'one' })), workers[1]);
     assert.equal(place({ ...asked(ids), model: 'step-7' }), workers[2]);
   }
+});
+
+test('the salts that the router makes for an engine separate no prompts', async (t) => {
+  const { workers, place, feedOf } = await setUp(t, 3);
+  const ids = idsOf(1, 160);
+  const withNamespaceOf = (namespace: string, body: object): string => {
+    const sent = withNamespace(Buffer.from(JSON.stringify(body)), 'vllm', namespace);
+    return (JSON.parse(sent.toString()) as { cache_salt: string }).cache_salt;
+  };
+  feedOf(workers[0]!).onEvents([stored(ids.slice(0, 80))]);
+  feedOf(workers[1]!).onEvents([stored(ids.slice(0, 144), { salt: withNamespaceOf('v1', {}) })]);
+  feedOf(workers[2]!).onEvents([stored(ids, { salt: withNamespaceOf('v2', { cache_salt: 'own' }) })]);
+  for (let i = 0; i < 3; i++) {
+    assert.equal(place(asked(ids)), workers[2]);
+    assert.equal(place(asked(ids), [workers[2]!]), workers[1]);
+    assert.equal(place(asked(ids, { cache_salt: 'own' }), [workers[2]!]), workers[1]);
+  }
+  feedOf(workers[2]!).onEvents([removed(ids)]);
+  assert.equal(place(asked(ids)), workers[1]);
 });
 
 test('what is removed, cleared, flushed, lost or left is not counted any more', async (t) => {

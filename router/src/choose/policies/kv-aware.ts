@@ -4,7 +4,6 @@ import type { PlacedRequest } from '../../placed-request.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { KvFeeds, type OpenFeed } from '../kv-index/kv-feeds.ts';
 import { KvIndex } from '../kv-index/kv-index.ts';
-import { rootOf } from '../kv-index/token-chain.ts';
 import { type Policy, type PolicyContext, sumOfSizes } from '../policy.ts';
 import { TieBreaker } from '../tie-breaker.ts';
 
@@ -50,7 +49,7 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
       found = new Float64Array(workers.length);
     }
     for (const [i, { slot }] of workers.entries()) slots[i] = slot;
-    index.matchAll(slots, ids, found, rootOf(feeds.isLora(x.model) ? x.model : null, salt));
+    index.matchPrompt(slots, ids, found, feeds.isLora(x.model) ? x.model : null, salt);
     for (const [i, { slot }] of workers.entries()) cached[slot] = found[i]!;
   };
 

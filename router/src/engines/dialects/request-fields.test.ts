@@ -19,9 +19,9 @@ test('each engine gets its own field; every other byte stays', () => {
   const before = '{"prompt":"a", "seed":12345678901234567890 }';
   assert.match(
     set(before, 'vllm', 'v2.1'),
-    /^\{"prompt":"a", "seed":12345678901234567890 ,"cache_salt":"[\w-]{43}"\}$/,
+    /^\{"prompt":"a", "seed":12345678901234567890 ,"cache_salt":"turnout:[\w-]{43}"\}$/,
   );
-  assert.match(set('{}', 'sglang', 'v2.1'), /^\{"extra_key":"[\w-]{43}"\}$/);
+  assert.match(set('{}', 'sglang', 'v2.1'), /^\{"extra_key":"turnout:[\w-]{43}"\}$/);
   for (const broken of ['', '[1]', '{"a":']) assert.equal(set(broken, 'vllm', 'v2.1'), broken);
 });
 

@@ -6,6 +6,8 @@ import type { EngineKind } from '../engine.ts';
 const RANK = 'data_parallel_rank';
 /** By which field an engine separates its prompt caches (vLLM 0.33; SGLang 0.5.23, whose /generate takes no cache_salt in older releases). */
 const NAMESPACES = { vllm: 'cache_salt', sglang: 'extra_key' } as const;
+/** The salts that the router makes begin so: the KV events of vLLM name the salt of a prompt. */
+const MADE = 'turnout:';
 
 /**
  * The body with a rank, for SGLang's /generate. The client's own bytes stay as they are.
@@ -47,5 +49,8 @@ export function withNamespace(body: Buffer, engine: EngineKind | null, namespace
   return withMembers(body, { [name]: value })!;
 }
 
+/** Whether the router made the salt, of a namespace or an isolation key. */
+export const isMadeSalt = (salt: string): boolean => salt.startsWith(MADE);
+
 const digestOf = (parts: readonly string[]): string =>
-  createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
+  MADE + createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
