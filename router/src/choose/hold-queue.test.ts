@@ -320,3 +320,15 @@ test('requests that are asked in vain keep their places, and the others are aske
   assert.deepEqual(gone.slice(4), ['f']);
   queue.leave(held[2]!);
 });
+
+test('after a change of policies all are asked, also while every worker is full', () => {
+  const queue = new HoldQueue({ isClosed: () => true });
+  const asked: string[] = [];
+  for (const name of 'ab') {
+    const holder = { nextHeld: () => null };
+    queue.hold(makeExchange(), 'busy', LONG_MS, holder, () => asked.push(name), never);
+  }
+  queue.retryAll();
+  assert.deepEqual(asked, ['a', 'b']);
+  assert.equal(queue.size, 0);
+});

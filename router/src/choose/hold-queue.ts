@@ -160,10 +160,10 @@ export class HoldQueue {
     });
   }
 
-  /** After a change of policies: retries all, in no policy's order. */
+  /** After a change of policies: retries all, in no policy's order. Those that find every worker full must not stay with the old policy. */
   retryAll(): void {
     const queues = [...this.#all()];
-    for (const queue of queues) this.#retryAll(queue);
+    for (const queue of queues) this.#retryAll(queue, () => false);
   }
 
   *#all(): Generator<SetQueue> {
@@ -206,14 +206,14 @@ export class HoldQueue {
     }
   }
 
-  #retryAll({ holder, held }: SetQueue): void {
+  #retryAll({ holder, held }: SetQueue, isClosed = this.#isClosed): void {
     if (holder.isShut === true) return;
     // Before they are asked: something may change while they are.
     if (holder.isShut !== undefined) holder.isShut = true;
     // A copy: an exchange that is held again waits for the next retry.
     const now = [...held];
     for (const x of now) {
-      if (this.#isClosed(holder)) {
+      if (isClosed(holder)) {
         if (holder.isShut !== undefined) holder.isShut = false;
         return;
       }
