@@ -119,6 +119,8 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
       for (const policy of both) policy.close?.();
     },
   };
+  // The session stays at its decode engine.
+  if (of.decode.homeOf !== undefined) pair.homeOf = (session) => of.decode.homeOf!(session);
   if (both.some((policy) => policy.indexSize !== undefined)) {
     pair.indexSize = () => sumOfSizes(both.flatMap((policy) => policy.indexSize?.() ?? []));
   }

@@ -6,7 +6,11 @@ import { Chooser } from '../choose/choose.ts';
 import { FullWorkers } from '../choose/full-workers.ts';
 import { HoldQueue } from '../choose/hold-queue.ts';
 import { leastInflight } from '../choose/policies/least-inflight.ts';
+import { pairPolicy } from '../choose/pair-policy.ts';
+import { stickyLeastLoaded } from '../choose/policies/sticky-least-loaded.ts';
 import { PolicyTable } from '../choose/policy-table.ts';
+import { Fleet } from '../fleet/fleet.ts';
+import type { Role, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import { PlacedRequest } from '../placed-request.ts';
 import { Gate } from './gate.ts';
@@ -92,4 +96,35 @@ test('a request whose plugins allow only a full worker keeps no other request wa
   answer(second);
   await nextTick();
   assert.deepEqual([bound, free].map(stateOf), ['workers_full', workers[1]!.url]);
+});
+
+test('of pairs, a new session goes to engines that are not being swapped, and a session stays with its own', () => {
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null, servesPairs: true });
+  const [p0, p1, d0, d1] = ['prefill', 'prefill', 'decode', 'decode'].map(
+    (role, i) => fleet.add(`http://w${i}:1`, { role: role as Role }) as Worker,
+  );
+  const half = (name: string) => {
+    const context = policyContext(fleet);
+    return { name, policy: stickyLeastLoaded({ ...context, state: (map) => context.state(`${map}-${name}`) }) };
+  };
+  const queue = new HoldQueue();
+  const policy = pairPolicy(half('prefill'), half('decode'));
+  const chooser = new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), { queue });
+  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }));
+  const place = (session: string): string => {
+    const x = new PlacedRequest();
+    x.roles = ['prefill', 'decode'];
+    x.key = { kind: 'session', value: session, source: 'header:x-session-id' };
+    const choice = chooser.place(x);
+    assert.ok(choice !== null && !(choice instanceof RouterError));
+    return 'hold' in choice ? choice.hold : choice.legs.map(({ worker }) => worker.url).join();
+  };
+  const before = ['a', 'b'].map(place);
+  assert.deepEqual(new Set(before), new Set([`${p0!.url},${d0!.url}`, `${p1!.url},${d1!.url}`]));
+  for (const { engineUrl } of [p0!, d0!]) gate.close(engineUrl, 'hold');
+  for (const session of 'cde') assert.equal(place(session), `${p1!.url},${d1!.url}`);
+  assert.deepEqual(
+    ['a', 'b'].map(place),
+    before.map((pair) => (pair.includes(d0!.url) ? 'weight_swap' : pair)),
+  );
 });
