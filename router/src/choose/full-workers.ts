@@ -41,16 +41,16 @@ export class FullWorkers implements Placer {
 
   /**
    * Called only while a worker is full or a request is held.
-   * @returns the workers that are not full; no worker for a new request while other requests are held
+   * @returns the workers that are not full; no worker for a new request while other requests are held, of several models those of its own
    */
   withRoom(x: PlacedRequest, workers: readonly Worker[]): readonly Worker[] {
     const open = usable(
       x,
       workers.filter((worker) => !this.#fleet.isFull(worker)),
     );
-    // Held requests may wait for workers of another model.
-    const isNew = x.placer === null && this.#models?.areSeveral !== true;
-    if (!isNew || open.length === 0 || this.queue.sizeOf(this) === 0) return open;
+    if (x.placer !== null || open.length === 0) return open;
+    const held = this.#models?.areSeveral === true ? this.queue.sizeFor(this, x.model) : this.queue.sizeOf(this);
+    if (held === 0) return open;
     // The retry runs later in this tick, after those that are already held.
     this.queue.retryHeld();
     return [];

@@ -22,6 +22,7 @@ interface Held {
   readonly link: ListNode<PlacedRequest>;
   /** In `queue.ranked`; -1: the holder does not rank. */
   readonly slot: number;
+  readonly model: string;
   readonly queue: SetQueue;
   readonly reason: string;
   readonly sinceMs: number;
@@ -39,6 +40,8 @@ interface SetQueue {
   near: ListNode<PlacedRequest> | null;
   /** The arrival up to which requests were asked in vain behind the first one. */
   passed: number;
+  /** How many of them name each model. */
+  readonly models: Map<string, number>;
   /** The same by rank; null: the holder does not rank. */
   readonly ranked: RankedRequests | null;
 }
@@ -99,6 +102,14 @@ export class HoldQueue {
   sizeOf(holder: Placer): number {
     let size = 0;
     for (const { held } of this.#queues.get(holder)?.values() ?? []) size += held.size;
+    return size;
+  }
+
+  /** How many this holder holds of a model, or without one. */
+  sizeFor(holder: Placer, model: string): number {
+    let size = 0;
+    for (const { models } of this.#queues.get(holder)?.values() ?? [])
+      size += (models.get('') ?? 0) + (model === '' ? 0 : (models.get(model) ?? 0));
     return size;
   }
 
@@ -177,13 +188,19 @@ export class HoldQueue {
     let queue = queues.get(key);
     if (queue === undefined) {
       const ranked = holder.heldRank === undefined ? null : new RankedRequests();
-      queues.set(key, (queue = { holder, key, held: new LinkedList(), near: null, passed: -1, ranked }));
+      queues.set(
+        key,
+        (queue = { holder, key, held: new LinkedList(), near: null, passed: -1, models: new Map(), ranked }),
+      );
     }
     return queue;
   }
 
-  #unlink({ link, slot, queue }: Held): void {
-    const { holder, key, held, ranked } = queue;
+  #unlink({ link, slot, model, queue }: Held): void {
+    const { holder, key, held, models, ranked } = queue;
+    const left = models.get(model)! - 1;
+    if (left > 0) models.set(model, left);
+    else models.delete(model);
     if (queue.near === link) queue.near = link.previous;
     held.remove(link);
     ranked?.delete(slot);
@@ -263,11 +280,12 @@ const wholeOf = (holder: Placer): Placer => holder.partOf ?? holder;
 const arrivalOf = (link: ListNode<PlacedRequest>): number => link.value.arrival!;
 
 /** Adds an exchange to a queue. */
-const linked = (x: PlacedRequest, queue: SetQueue): Pick<Held, 'link' | 'slot' | 'queue'> => ({
-  link: inPlace(x, queue),
-  slot: queue.ranked?.add(x, queue.holder.heldRank!(x)) ?? -1,
-  queue,
-});
+function linked(x: PlacedRequest, queue: SetQueue): Pick<Held, 'link' | 'slot' | 'model' | 'queue'> {
+  const { model } = x;
+  queue.models.set(model, (queue.models.get(model) ?? 0) + 1);
+  const slot = queue.ranked?.add(x, queue.holder.heldRank!(x)) ?? -1;
+  return { link: inPlace(x, queue), slot, model, queue };
+}
 
 /** It has the place of its arrival, also if it was placed in between. */
 function inPlace(x: PlacedRequest, queue: SetQueue): ListNode<PlacedRequest> {

@@ -32,7 +32,7 @@ function requestOf({ session, model, tokens, tried }: Facts = {}): PlacedRequest
   return x;
 }
 
-function placementOf(name: keyof typeof policies, count = 3, cap = 0) {
+function placementOf(name: keyof typeof policies, count = 3, cap = 0, queueSize = 1) {
   const { fleet, workers } = fleetOfSize(count);
   fleet.setCap(cap);
   const models = new FleetModels(fleet, { timeoutMs: 1_000, isEnabled: false }, () => {});
@@ -42,7 +42,7 @@ function placementOf(name: keyof typeof policies, count = 3, cap = 0) {
   );
   const table = new PolicyTable({ name, policy: policies[name](policyContext(fleet)) });
   const queue: HoldQueue = new HoldQueue({ setOf: (x) => placement.setOf(x) });
-  const full = new FullWorkers(fleet, queue, { queueSize: 1, queueTimeoutMs: 60_000 }, models);
+  const full = new FullWorkers(fleet, queue, { queueSize, queueTimeoutMs: 60_000 }, models);
   const placement = new Chooser(fleet, table, { queue, full, models, homes });
   const ends = (x: PlacedRequest): void => {
     x.outcome = 'complete';
@@ -149,4 +149,35 @@ test('a request that was held for the maximum is refused', async () => {
   await new Promise<void>((resolve) => placement.wait(x, hold, resolve));
   const refused = placement.place(x);
   assert.ok(refused instanceof RouterError && refused.code === 'queue_timeout');
+});
+
+test('of several models, a new request passes only those that wait for another one', async () => {
+  const { fleet, placement, ends } = placementOf('least_inflight', 0, 1, 10);
+  const add = (model: string): Worker => fleet.add(`http://${model}:1`, { labels: { model_id: model } }) as Worker;
+  const [a, b] = [add('a'), add('b')];
+  const placed: PlacedRequest[] = [];
+  const place = (x: PlacedRequest): void => {
+    const choice = placement.place(x);
+    assert.ok(choice !== null && !(choice instanceof RouterError));
+    if ('hold' in choice) placement.wait(x, choice, () => place(x));
+    else placed.push(x);
+  };
+  const [first, waits, comes, other] = ['a', 'a', 'a', 'b'].map((model) => requestOf({ model })) as [
+    PlacedRequest,
+    PlacedRequest,
+    PlacedRequest,
+    PlacedRequest,
+  ];
+  place(first);
+  place(waits);
+  placement.released(first);
+  place(comes);
+  place(other);
+  assert.deepEqual(placed, [first, other]);
+  assert.deepEqual([first.worker, other.worker], [a, b]);
+  await nextTick();
+  assert.equal(placed.at(-1), waits);
+  ends(waits);
+  await nextTick();
+  assert.equal(placed.at(-1), comes);
 });
