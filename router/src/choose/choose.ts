@@ -91,6 +91,8 @@ export class Chooser {
   failed(x: PlacedRequest, tried: readonly Worker[]): void {
     this.released(x);
     x.tried = tried;
+    // It may wait, and others can go where it was.
+    this.retryHeld();
   }
 
   /** The placement has ended, with any outcome. */
@@ -116,6 +118,7 @@ export class Chooser {
     x.placer = null;
     x.placement = worker.alone;
     this.#count(x, worker);
+    this.retryHeld();
   }
 
   /** Something ended or changed that requests may be held for. */

@@ -181,3 +181,18 @@ test('of several models, a new request passes only those that wait for another o
   await nextTick();
   assert.equal(placed.at(-1), comes);
 });
+
+test('a worker that a gateway did not send the request to gets a held one', async () => {
+  const { workers, placement } = placementOf('round_robin', 2, 1);
+  const [first, second, third] = [requestOf(), requestOf(), requestOf()];
+  const chosen = workerOf(placement.place(first));
+  const other = workerOf(placement.place(second));
+  assert.deepEqual(new Set([chosen, other]), new Set(workers));
+  const hold = placement.place(third);
+  assert.ok(hold !== null && 'hold' in hold);
+  let choice: Choice = null;
+  placement.wait(third, hold, () => (choice = placement.place(third)));
+  placement.servedBy(first, other);
+  await nextTick();
+  assert.equal(workerOf(choice), chosen);
+});

@@ -1,7 +1,7 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
-import { type Engine, type EngineRequest, deadUrl, startEngine } from '../harness/engine.ts';
+import { type Engine, type EngineRequest, answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { policyModule } from '../harness/policy-module.ts';
 import { HELLO, type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
@@ -183,6 +183,22 @@ test('a request that failed at one worker waits for the other; when that is remo
   deepEqual([got.status, got.get('x-turnout-error')], [503, 'no_available_workers']);
   asked.answer('1');
   deepEqual(await Promise.all(first), [200]);
+});
+
+test('a worker whose request failed and waits for another one serves a held request', async (t) => {
+  const { engines, flood, router } = await startCapScene(t, 2, { policy: 'round_robin' });
+  router.fleet.setCap(1);
+  const answers = flood([HELLO, HELLO]);
+  const [failing, running] = await Promise.all(engines.map((engine) => engine.next()));
+  const held = flood([HELLO]);
+  await until('it is held', async () => (await heldCount(router)) === 1);
+  failing!.connection.write(answer(503, 'later'));
+  (await engines[0]!.next()).answer('1');
+  deepEqual(await Promise.all(held), [200]);
+  running!.answer('1');
+  (await engines[1]!.next()).answer('1');
+  deepEqual(await Promise.all(answers), [200, 200]);
+  await untilIdle(router);
 });
 
 test('a policy that holds requests back, and caps: each waits for its own reason, none is forgotten', async (t) => {
