@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { fleetOf } from '../../test/harness/policy.ts';
 import type { Asker } from '../engines/ask.ts';
 import { Fleet } from './fleet.ts';
+import type { Worker } from './worker.ts';
 import { FleetModels } from './fleet-models.ts';
 
 test('what a new worker costs does not grow with the fleet', () => {
@@ -51,4 +52,28 @@ test('SGLang’s model has the path of its weights as its name only if the engin
   deepEqual(await read(), [], 'it is asked again');
   info = () => Promise.resolve({ status: 200, text: '{"served_model_name":"m"}' });
   deepEqual(await read(), ['m']);
+});
+
+test('a changed model_id is the model of the worker from then on', async (t) => {
+  const { fleet, workers } = fleetOf('http://a:1', 'http://b:1');
+  const [a, b] = workers as [Worker, Worker];
+  let changes = 0;
+  const models = new FleetModels(fleet, { timeoutMs: 1, isEnabled: false }, () => changes++);
+  for (const worker of workers) fleet.setLabels(worker, { model_id: 'old' });
+  equal(models.areSeveral, false);
+  fleet.setLabels(a, { model_id: 'new' });
+  ok(models.areSeveral);
+  deepEqual([models.eligibleFor('new'), models.eligibleFor('old')], [[a], [b]]);
+  const before = changes;
+  fleet.setLabels(a, { model_id: 'new', group: 'g' });
+  fleet.setReason(a, 'breaker', true);
+  equal(changes, before);
+  fleet.setReason(a, 'breaker', false);
+  const asker: Asker = () => Promise.resolve({ status: 200, text: '{"data":[{"id":"own"}]}' });
+  t.mock.method(a, 'asker', () => asker);
+  await models.read([a]);
+  fleet.setLabels(a, {});
+  deepEqual([models.eligibleFor('own'), models.names()], [[a], ['own', 'old']]);
+  fleet.setLabels(b, {});
+  equal(b.models, null);
 });

@@ -42,8 +42,8 @@ export class FleetModels {
   readonly #lists = new Map<Worker, string | null>();
   /** How many workers have a list. Counted up and down, because a fleet of thousands is added worker by worker. */
   readonly #counts = new Map<string | null, number>();
-  /** Workers with a `model_id`. */
-  readonly #declaring = new Set<Worker>();
+  /** The `model_id` of workers with one. */
+  readonly #declaring = new Map<Worker, string>();
   /** The lists that are known are the same, so a worker that lists nothing serves the same models. */
   #areAlike = true;
   /** Eligible workers by model, until either changes. */
@@ -58,6 +58,7 @@ export class FleetModels {
     this.#options = options;
     this.#onChange = onChange;
     fleet.onEvent((event, worker) => {
+      if (event === 'changed') this.#relabel(worker);
       if (event !== 'added' && event !== 'removed') return;
       if (event === 'added') worker.models = declaredBy(worker);
       this.#settle([worker]);
@@ -175,6 +176,19 @@ export class FleetModels {
     return `{"object":"list","data":[${[...all.values()].join(',')}]}`;
   }
 
+  /** Its labels may have changed. */
+  #relabel(worker: Worker): void {
+    const before = this.#declaring.get(worker) ?? null;
+    if (declaredId(worker) === before) return;
+    const isRead = this.#read.has(worker);
+    const left = [...(worker.models ?? [])].filter(([name]) => name !== before);
+    const declared = declaredBy(worker);
+    worker.models = declared === null && !isRead ? null : new Map([...(declared ?? []), ...left]);
+    this.#settle([worker]);
+    // The engine may list the model, too.
+    if (isRead) void this.read([worker]);
+  }
+
   /** The lists of these workers have changed. */
   #settle(changed: readonly Worker[]): void {
     for (const worker of changed) this.#count(worker);
@@ -201,7 +215,8 @@ export class FleetModels {
       this.#declaring.delete(worker);
     }
     if (!this.#fleet.has(worker)) return;
-    if (declaredBy(worker) !== null) this.#declaring.add(worker);
+    const id = declaredId(worker);
+    if (id !== null) this.#declaring.set(worker, id);
     const { models } = worker;
     const isKnown = models !== null || !this.#options.isEnabled;
     const list = isKnown ? JSON.stringify([...(models?.keys() ?? [])].toSorted()) : null;
@@ -210,9 +225,14 @@ export class FleetModels {
   }
 }
 
-function declaredBy({ labels }: Worker): ReadonlyMap<string, string> | null {
+function declaredId({ labels }: Worker): string | null {
   const id = labels['model_id'];
-  if (id === undefined || id === '' || id === 'unknown') return null;
+  return id === undefined || id === '' || id === 'unknown' ? null : id;
+}
+
+function declaredBy(worker: Worker): ReadonlyMap<string, string> | null {
+  const id = declaredId(worker);
+  if (id === null) return null;
   return new Map([[id, JSON.stringify({ id, object: 'model', created: 0, owned_by: 'turnout' })]]);
 }
 

@@ -211,6 +211,11 @@ export class Fleet {
     if (this.has(worker)) this.#refresh('changed', worker);
   }
 
+  setLabels(worker: Worker, labels: Readonly<Record<string, string>>): void {
+    worker.labels = labels;
+    this.#notify('changed', worker);
+  }
+
   /** See `Worker.isJoining`. */
   setJoining(worker: Worker, isJoining: boolean): void {
     if (worker.isJoining === isJoining) return;

@@ -175,6 +175,25 @@ test('the label model_id declares a model, and workers that declare nothing get 
   );
 });
 
+test('a model_id that changes while the router runs', async (t) => {
+  const engines = await startModels(t, ['a'], ['a']);
+  const { router, ask } = await startModelRouter(t, engines);
+  const worker = router.fleet.get(engines[1]!.url)!;
+  const set = async (id: string | null): Promise<void> => {
+    const body = JSON.stringify({ labels: { model_id: id } });
+    equal((await send(t, router.url, request('PATCH', `/workers/${worker.id}`, body))).status, 202);
+  };
+  const answers = async (model: string): Promise<Set<string>> => {
+    const got = await Promise.all([0, 1, 2, 3].map(() => ask({ model })));
+    return new Set(got.map(({ text }) => text));
+  };
+  await set('own');
+  deepEqual(await answers('own'), new Set(['1']));
+  await set(null);
+  match((await ask({ model: 'own' })).text, /^[01]$/, 'all serve the same again');
+  deepEqual(await answers('a'), new Set(['0', '1']));
+});
+
 test('one with model_id beside one that lists nothing: each gets what it is for', async (t) => {
   const engines = await startModels(t, [], []);
   const router = await startTestRouter(t);

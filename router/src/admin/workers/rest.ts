@@ -87,7 +87,7 @@ export function addRestRoutes(app: Hono, context: WorkersContext): void {
       const error = 'The url and the worker_type of a worker can not be changed: remove the worker and add it again';
       return c.json({ error, code: 'BAD_REQUEST' }, 400);
     }
-    worker.labels = labelsFrom(rest, labels ?? {}, worker.labels);
+    fleet.setLabels(worker, labelsFrom(rest, labels ?? {}, worker.labels));
     if (bootstrapPort !== undefined) worker.bootstrapPort = bootstrapPort;
     if (typeof apiKey === 'string') worker.key = { authorization: `Bearer ${apiKey}` };
     return c.json({ status: 'accepted', worker_id: worker.id, message: 'Worker updated' }, 202);

@@ -98,7 +98,8 @@ export class PodWorkers {
     for (const worker of this.#fleet.named(url)) {
       if (changed.size > 0) {
         const kept = Object.entries(worker.labels).filter(([name]) => !changed.has(name));
-        worker.labels = Object.fromEntries([...kept, ...Object.entries(labels).filter(([name]) => changed.has(name))]);
+        const own = Object.entries(labels).filter(([name]) => changed.has(name));
+        this.#fleet.setLabels(worker, Object.fromEntries([...kept, ...own]));
       }
       if (bootstrapPort !== was.bootstrapPort) worker.bootstrapPort = bootstrapPort;
     }
