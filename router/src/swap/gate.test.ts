@@ -8,6 +8,7 @@ import { HoldQueue } from '../choose/hold-queue.ts';
 import { leastInflight } from '../choose/policies/least-inflight.ts';
 import { pairPolicy } from '../choose/pair-policy.ts';
 import { stickyLeastLoaded } from '../choose/policies/sticky-least-loaded.ts';
+import type { Policy } from '../choose/policy.ts';
 import { PolicyTable } from '../choose/policy-table.ts';
 import { Fleet } from '../fleet/fleet.ts';
 import type { Role, Worker } from '../fleet/worker.ts';
@@ -127,4 +128,41 @@ test('of pairs, a new session goes to engines that are not being swapped, and a 
     ['a', 'b'].map(place),
     before.map((pair) => (pair.includes(d0!.url) ? 'weight_swap' : pair)),
   );
+});
+
+test('a request that the policy held for its maximum waits for a second swap, too', async (t) => {
+  const { fleet, workers } = fleetOfSize(1);
+  const { engineUrl } = workers[0]!;
+  let isBusy = true;
+  const policy: Policy = {
+    needs: 'nothing',
+    choose: ({ isOverdue }, [worker]) => (isBusy && !isOverdue ? { hold: 'busy', maxMs: 20 } : worker!.alone),
+  };
+  const queue = new HoldQueue();
+  const chooser = new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), { queue });
+  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }));
+  const x = new PlacedRequest();
+  t.after(() => queue.leave(x));
+  const [overdue, placed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const place = (): void => {
+    const choice = chooser.place(x);
+    if (choice !== null && 'hold' in choice) chooser.wait(x, choice, place);
+    if (isBusy && gate.isActive) overdue.resolve();
+    if (x.isCounted) placed.resolve();
+  };
+  isBusy = false;
+  gate.close(engineUrl, 'hold');
+  place();
+  assert.equal(x.waiting?.reason, 'weight_swap');
+  isBusy = true;
+  gate.open(engineUrl);
+  await nextTick();
+  assert.equal(x.waiting?.reason, 'busy');
+  gate.close(engineUrl, 'hold');
+  await overdue.promise;
+  await nextTick();
+  assert.equal(x.waiting?.reason, 'weight_swap');
+  gate.open(engineUrl);
+  await placed.promise;
+  assert.ok(x.isCounted);
 });

@@ -3,7 +3,7 @@ import type { HoldQueue } from '../choose/hold-queue.ts';
 import { usable } from '../choose/usable-workers.ts';
 import { type Placement, REASONS, type Role, type Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
-import type { PlacedRequest, StateKey } from '../placed-request.ts';
+import type { PlacedRequest } from '../placed-request.ts';
 
 /**
  * What happens to new requests for a closed engine.
@@ -12,6 +12,7 @@ import type { PlacedRequest, StateKey } from '../placed-request.ts';
  */
 export type Closed = 'hold' | 'refuse';
 
+const REASON = 'weight_swap';
 const DRAIN_TIMEOUT_HEADER = 'x-fireworks-hot-load-drain-timeout';
 
 export interface GateOptions {
@@ -34,7 +35,6 @@ export class Gate implements SwapGate {
   readonly #options: GateOptions;
   /** By `engineUrl`. */
   readonly #closed = new Map<string, Closed>();
-  readonly #held: StateKey<true> = {};
 
   constructor(queue: HoldQueue, options: GateOptions) {
     this.#queue = queue;
@@ -99,11 +99,11 @@ export class Gate implements SwapGate {
     if (closed.length === 0 && doMatch && !isEarly) return null;
     const maxMs = waitOf(x, this.#options);
     if (typeof maxMs !== 'number') return maxMs;
-    const wasHeld = x.state(this.#held) !== null;
-    if (closed.includes('refuse') || maxMs === 0 || (wasHeld && x.isOverdue)) return this.#refuse(doMatch);
-    x.setState(this.#held, true);
-    x.heldBy(this, !wasHeld);
-    return { hold: 'weight_swap', maxMs };
+    // It may also be overdue by what its policy held it for.
+    const isOverdue = x.isOverdue && x.heldFor === REASON;
+    if (closed.includes('refuse') || maxMs === 0 || isOverdue) return this.#refuse(doMatch);
+    x.heldBy(this, true);
+    return { hold: REASON, maxMs };
   }
 
   #refuse(doMatch = true): RouterError {
