@@ -59,7 +59,7 @@ export async function exportTrajectories(flags: ExportFlags): Promise<void> {
   // Each write rejects by itself; the stream's own error event needs a listener too.
   target.on('error', () => {});
   try {
-    for await (const bytes of exportBytes(store, { format: format as ExportFormat, query, dataDir }, progress)) {
+    for await (const bytes of await exportBytes(store, { format: format as ExportFormat, query, dataDir }, progress)) {
       await write(target, bytes);
     }
     if (file !== null) {

@@ -39,7 +39,8 @@ async function exported(format: ExportFormat): Promise<Buffer> {
   const store = new MemoryStore(1e9);
   await fill(store);
   const pieces: Uint8Array[] = [];
-  for await (const piece of exportBytes(store, { format, query: {}, dataDir: null }, noProgress())) pieces.push(piece);
+  for await (const piece of await exportBytes(store, { format, query: {}, dataDir: null }, noProgress()))
+    pieces.push(piece);
   return Buffer.concat(pieces);
 }
 

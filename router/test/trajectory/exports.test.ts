@@ -19,7 +19,7 @@ import { turnOf } from '../harness/turns.ts';
 async function exported(store: MemoryStore, format: ExportFormat, query: ExportQuery = {}, dataDir = '') {
   const pieces: Uint8Array[] = [];
   const progress = noProgress();
-  for await (const piece of exportBytes(store, { format, query, dataDir }, progress)) pieces.push(piece);
+  for await (const piece of await exportBytes(store, { format, query, dataDir }, progress)) pieces.push(piece);
   return { bytes: Buffer.concat(pieces), progress };
 }
 
@@ -376,7 +376,7 @@ test('a line comes in pieces: bodies of many turns together may be more than a t
   }
   const pieces: Uint8Array[] = [];
   const order = { format: 'jsonl', query: {}, dataDir: null } as const;
-  for await (const piece of exportBytes(store, order, noProgress())) pieces.push(piece);
+  for await (const piece of await exportBytes(store, order, noProgress())) pieces.push(piece);
   for (const { length } of pieces) assert.ok(length < 3_000_000, `${length}`);
   assert.equal((JSON.parse(Buffer.concat(pieces).toString()) as Line).turns.length, 8);
 });

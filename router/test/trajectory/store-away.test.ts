@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { formatNames } from '../../src/recorder/shared/export-formats.ts';
 import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { startTestRouter } from '../harness/router.ts';
@@ -12,7 +13,13 @@ import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnOf } from '../harness/turns.ts';
 import { until } from '../harness/within.ts';
 
-const PATHS = ['/trajectories', '/trajectories/a', '/trajectories/a/metrics', '/trajectory?session=a'];
+const PATHS = [
+  '/trajectories',
+  '/trajectories/a',
+  '/trajectories/a/metrics',
+  '/trajectory?session=a',
+  ...formatNames.map((format) => `/trajectories?format=${format}`),
+];
 
 async function refusalOf(url: string, method = 'GET') {
   const response = await fetch(url, { method });

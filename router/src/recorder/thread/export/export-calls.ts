@@ -43,6 +43,8 @@ export function exportCalls(
 ) {
   const { store } = writer;
   const exports = new ByteStreams();
+  /** Exports whose first trajectory is being read. */
+  let beginning = 0;
   const outlines = async ({ session, tenant }: SessionName) => {
     await recorded();
     return turnsOf(store, session, tenant);
@@ -88,12 +90,17 @@ export function exportCalls(
       const turns = await outlines(question);
       return turns.length === 0 ? null : json(metricsOf(turns));
     },
-    /** @returns false: there are too many exports */
+    /** Rejects if the store is away. @returns false: there are too many exports */
     async exportBegin({ id, format, query }: ExportOrder): Promise<boolean> {
-      if (exports.size >= MAX_EXPORTS) return false;
-      exports.begin(id, exportBytes(store, { format, query, dataDir }, noProgress()));
-      await recorded();
-      return true;
+      if (exports.size + beginning >= MAX_EXPORTS) return false;
+      beginning++;
+      try {
+        await recorded();
+        exports.begin(id, await exportBytes(store, { format, query, dataDir }, noProgress()));
+        return true;
+      } finally {
+        beginning--;
+      }
     },
     /** null: it is complete. */
     exportNext: (id: number): Promise<Uint8Array | null> => exports.next(id),

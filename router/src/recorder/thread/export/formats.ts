@@ -18,12 +18,19 @@ const formats: Readonly<Record<ExportFormat, Format>> = {
   safetensors: { encode: toSafetensors, hasBodies: false },
 };
 
-/** The bytes of an export, made at the pace of the reader. */
-export function exportBytes(
+/** The bytes of an export, made at the pace of the reader. Its first trajectory is read already: rejects if the store is away. */
+export async function exportBytes(
   store: TrajectoryStore,
   { format, query, dataDir }: { format: ExportFormat; query: ExportQuery; dataDir: string | null },
   progress: ExportProgress,
-): AsyncGenerator<Uint8Array> {
+): Promise<AsyncGenerator<Uint8Array>> {
   const { encode, hasBodies } = formats[format];
-  return encode(walk(store, query, progress, hasBodies), dataDir);
+  const trajectories = walk(store, query, progress, hasBodies);
+  const first = await trajectories.next();
+  return encode(first.done === true ? trajectories : withFirst(first.value, trajectories), dataDir);
+}
+
+async function* withFirst(first: Trajectory, others: AsyncGenerator<Trajectory>): AsyncGenerator<Trajectory> {
+  yield first;
+  yield* others;
 }

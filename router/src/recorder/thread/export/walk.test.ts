@@ -30,7 +30,7 @@ async function longChat(): Promise<PackingStore> {
 async function exported(store: PackingStore, format: ExportFormat): Promise<Buffer> {
   const pieces: Uint8Array[] = [];
   const order = { format, query: {}, dataDir: null };
-  for await (const piece of exportBytes(store, order, noProgress())) pieces.push(piece);
+  for await (const piece of await exportBytes(store, order, noProgress())) pieces.push(piece);
   return Buffer.concat(pieces);
 }
 
