@@ -93,7 +93,7 @@ export class CaptureScene {
   }
 
   async retrieve(text: string, session = '') {
-    const json = await this.captured.calls.retrieveFromText({
+    const found = await this.captured.calls.retrieveFromText({
       text,
       session,
 
@@ -101,8 +101,8 @@ export class CaptureScene {
       model: 'm',
       withLogprobs: true,
     });
-    if (typeof json !== 'string') throw new Error(json.message);
-    return JSON.parse(json) as {
+    if ('code' in found) throw new Error(found.message);
+    return JSON.parse(Buffer.from(found).toString()) as {
       tokens: number[];
       loss_mask: number[];
       rollout_logp: number[];

@@ -2,8 +2,8 @@
 export function asNumbers(logprobs: Float64Array): { numbers: Float64Array; unknown: number[] } {
   const numbers = logprobs.slice();
   const unknown: number[] = [];
-  for (const [i, logprob] of logprobs.entries()) {
-    if (!Number.isNaN(logprob)) continue;
+  for (let i = 0; i < numbers.length; i++) {
+    if (!Number.isNaN(numbers[i])) continue;
     unknown.push(i);
     numbers[i] = 0;
   }

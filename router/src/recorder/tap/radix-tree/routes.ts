@@ -20,9 +20,11 @@ export function addRoutes(
     if (typeof question === 'string') return c.json({ error: question, code: 'bad_request' }, 400);
     const session = boundedKey(question.session) || sessionOf(exchangeOf(c), sessionHeaders);
     const { tenant } = exchangeOf(c);
-    const json = await thread.ask('retrieveFromText', { ...question, session, tenant });
-    if (typeof json !== 'string') return refused(c, json);
-    return c.body(json, 200, { 'content-type': 'application/json' });
+    const found = await thread.ask('retrieveFromText', { ...question, session, tenant });
+    if ('code' in found) return refused(c, found);
+    return c.body(Buffer.from(found.buffer as ArrayBuffer, found.byteOffset, found.length), 200, {
+      'content-type': 'application/json',
+    });
   });
 
   app.get('/radix_tree/stats', async (c) => {

@@ -7,9 +7,11 @@ import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import { TokenForest } from '../tree/forest.ts';
 import { pathTo } from '../tree/path.ts';
 import type { SessionName } from '../../shared/turn.ts';
-import { KnownTokens, type CaptureCounts } from './known-tokens.ts';
+import { KnownTokens, type CaptureCounts, type TextTokens } from './known-tokens.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { HeapLimits } from '../heap-limits.ts';
+import { numbersJson } from '../numbers-json.ts';
+import { Pauses } from '../pauses.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { askingForIds, withIds } from '../../shared/read-request.ts';
 import type { TextRequest } from './open-text.ts';
@@ -72,6 +74,35 @@ function treeFor({ names }: TokenForest, tenant: string, model: string): string 
   const own = tenantKey(tenant, '');
   const those = model === '' ? names.filter((name) => name.startsWith(own)) : [];
   return those.length === 1 ? those[0]! : own + model;
+}
+
+/** Millions of tokens take seconds: other calls of the thread run meanwhile. */
+async function textTokensJson(
+  { ids, logprobs, mask, isAmbiguous, drift }: TextTokens,
+  { text, withLogprobs }: { readonly text: string; readonly withLogprobs: boolean },
+): Promise<Uint8Array> {
+  const { numbers, unknown } = asNumbers(logprobs);
+  const members = {
+    tokens: ids,
+    response: text,
+    loss_mask: mask,
+    token_length: ids.length,
+    loss_mask_length: mask.length,
+    ...(withLogprobs ? { rollout_logp: numbers, unknown_logprobs: unknown } : {}),
+    ...(isAmbiguous ? { ambiguous: true } : {}),
+    ...(drift === null ? {} : { drift }),
+  };
+  const parts: Buffer[] = [];
+  const pauses = new Pauses();
+  for (const [name, value] of Object.entries(members)) {
+    parts.push(Buffer.from(`${parts.length === 0 ? '{' : ','}"${name}":`));
+    for (const part of ArrayBuffer.isView(value) ? numbersJson(value) : [JSON.stringify(value)]) {
+      parts.push(Buffer.from(part));
+      await pauses.pause();
+    }
+  }
+  parts.push(Buffer.from('}'));
+  return Buffer.concat(parts);
 }
 
 /** Calls of the recorder thread about tokens, once the tokenizer is loaded. */
@@ -152,14 +183,14 @@ export function captureCalls(
         writer.learned(version);
       },
 
-      /** The answer of `/retrieve_from_text` as JSON; an object: why the text was refused. */
+      /** The answer of `/retrieve_from_text` as JSON, or why the text was refused. */
       async retrieveFromText(ask: {
         text: string;
         tenant: string;
         model: string;
         session: string;
         withLogprobs: boolean;
-      }): Promise<string | Refusal> {
+      }): Promise<Uint8Array | Refusal> {
         const refusal = heap.refusal();
         if (refusal !== null) return refusal;
         await captures.settled();
@@ -171,18 +202,7 @@ export function captureCalls(
         if (ask.session !== '') await restore.wanted(tree, ask.tenant, ask.session);
         const found = await wanted().tokensOf(tree, ask.text, ask.session).catch(refusalOf);
         if ('code' in found) return found;
-        const { ids, logprobs, mask, isAmbiguous, drift } = found;
-        const { numbers, unknown } = asNumbers(logprobs);
-        return JSON.stringify({
-          tokens: [...ids],
-          response: ask.text,
-          loss_mask: [...mask],
-          token_length: ids.length,
-          loss_mask_length: mask.length,
-          ...(ask.withLogprobs ? { rollout_logp: [...numbers], unknown_logprobs: unknown } : {}),
-          ...(isAmbiguous ? { ambiguous: true } : {}),
-          ...(drift === null ? {} : { drift }),
-        });
+        return textTokensJson(found, ask);
       },
 
       /** Fills the trees with turns of the store, in the background. */

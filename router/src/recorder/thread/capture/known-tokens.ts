@@ -67,7 +67,7 @@ interface Asking {
 }
 
 /** The tokens of a text. */
-interface TextTokens extends Path {
+export interface TextTokens extends Path {
   readonly isAmbiguous: boolean;
   readonly drift: Drift | null;
 }

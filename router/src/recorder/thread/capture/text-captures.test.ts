@@ -143,3 +143,21 @@ test('the ids of completions that come at the end of the stream are not looked f
   assert.deepEqual(made, [0, 0, 0, 0, 0, 0, 0, 0, CHOICES]);
   assert.ok(read.callCount() <= 2 * CHOICES * (TOKENS + 1), `${read.callCount()} events`);
 });
+
+test('other calls of the thread run while the tokens of a long text are written as JSON', async (t) => {
+  const scene = await CaptureScene.start({ tokenizerPath: tokenizerFolder(), tokenizer: 'js' });
+  const text = 'x'.repeat(60_000);
+  let nowMs = 0;
+  t.mock.method(performance, 'now', () => (nowMs += 10));
+  let others = 0;
+  let isOver = false;
+  const other = (): void => {
+    others++;
+    if (!isOver) setImmediate(other);
+  };
+  setImmediate(other);
+  const { tokens, loss_mask: mask } = await scene.retrieve(text);
+  isOver = true;
+  assert.deepEqual([tokens.length, mask.length], [60_000, 60_000]);
+  assert.ok(others >= 30, `${others} others`);
+});

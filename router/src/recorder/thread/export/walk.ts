@@ -1,4 +1,3 @@
-import { setImmediate } from 'node:timers/promises';
 import {
   type SessionHead,
   type SessionQuery,
@@ -7,6 +6,7 @@ import {
   turnsOf,
   wants,
 } from '../store/store.ts';
+import { Pauses } from '../pauses.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { type Trajectory, assemble, leavesOf } from './trajectory.ts';
 
@@ -33,9 +33,6 @@ export const noProgress = (): ExportProgress => ({
 });
 
 const SESSIONS_AT_ONCE = 100;
-
-/** For how long turns are read before other calls of the thread run. */
-const BUSY_MS = 5;
 
 /**
  * Trajectories one by one, session by session: one of them is in memory, and the outline of its session.
@@ -103,7 +100,7 @@ function lineOf(leaf: TurnOutline, byId: ReadonlyMap<string, TurnOutline>): Turn
 class Lines {
   readonly #store: TrajectoryStore;
   readonly #needsBodies: boolean;
-  #sinceMs = performance.now();
+  readonly #pauses = new Pauses();
 
   constructor(store: TrajectoryStore, needsBodies: boolean) {
     this.#store = store;
@@ -133,10 +130,7 @@ class Lines {
   }
 
   async #get(id: string, needsBodies: boolean): Promise<Turn | null> {
-    if (performance.now() - this.#sinceMs >= BUSY_MS) {
-      await setImmediate();
-      this.#sinceMs = performance.now();
-    }
+    await this.#pauses.pause();
     return this.#store.get(id, needsBodies);
   }
 }
