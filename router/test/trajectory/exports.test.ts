@@ -5,7 +5,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { parquetReadObjects } from 'hyparquet';
+import { parquetMetadata, parquetReadObjects } from 'hyparquet';
 import type { ExportFormat } from '../../src/recorder/shared/export-formats.ts';
 import { exportCalls } from '../../src/recorder/thread/export/export-calls.ts';
 import { exportBytes } from '../../src/recorder/thread/export/formats.ts';
@@ -400,6 +400,23 @@ test('an export of many short lines is read in few calls', async () => {
   assert.ok(
     parts.every((part) => part.length < 140_000),
     'no part is much larger, because requests wait meanwhile',
+  );
+});
+
+test('row groups of parquet have about a megabyte, because the thread is blocked while one is written', async () => {
+  const store = new MemoryStore(1e9);
+  const zeros = { ids: new Int32Array(40_000), logprobs: new Float64Array(40_000), mask: new Uint8Array(40_000) };
+  for (let i = 0; i < 10; i++) store.put([turnOf({ session: `s${i}`, ...zeros })]);
+  const { bytes } = await exported(store, 'parquet');
+  const file = new Uint8Array(bytes).buffer;
+  assert.deepEqual(
+    parquetMetadata(file).row_groups.map((group) => Number(group.num_rows)),
+    [3, 3, 3, 1],
+  );
+  const rows = await parquetReadObjects({ file });
+  assert.deepEqual(
+    rows.map((row) => [row['session'], (row['tokens'] as number[]).length]),
+    Array.from({ length: 10 }, (_, i) => [`s${i}`, 40_000]),
   );
 });
 

@@ -4,18 +4,20 @@ import { topTokensOf } from './top-tokens.ts';
 import { type Trajectory, isExact } from './trajectory.ts';
 import { outlineJson } from './turn-json.ts';
 
-/** A row group is written after this many tokens or rows: about 100 MB of plain arrays while it is made. */
-const GROUP_TOKENS = 1_000_000;
-const GROUP_ROWS = 10_000;
+/** A row group is written after so much. It blocks the thread for about 0.1 s. */
+const GROUP_BYTES = 1_048_576;
+/** Of a token with its logprob and its mask. */
+const TOKEN_BYTES = 13;
 
 type Columns = ConstructorParameters<typeof ParquetWriter>[0]['schema'];
 
-const NO_BYTES = new Uint8Array(0);
-
 const orNull = (logprob: number): number | null => (Number.isNaN(logprob) ? null : logprob);
 
-/** A trajectory, without bodies, while its row group is gathered. */
-interface Row extends Trajectory {
+/** A trajectory while its row group is gathered. */
+interface Row extends Omit<Trajectory, 'turns'> {
+  readonly isExact: boolean;
+  /** As JSON. */
+  readonly turns: string;
   /** The calls of a trajectory whose tokens are not known, as JSON; null: they are known. */
   readonly text: string | null;
   /** The likeliest tokens at each position, as JSON; null: not known of any token. */
@@ -23,16 +25,20 @@ interface Row extends Trajectory {
 }
 
 function rowOf(trajectory: Trajectory): Row {
-  const text = callText(trajectory.turns.at(-1)!);
-  const turns = trajectory.turns.map((turn) => ({ ...turn, request: null, answer: null, topTokens: NO_BYTES }));
+  const { turns } = trajectory;
+  const text = callText(turns.at(-1)!);
   const top = topTokensOf(trajectory);
   return {
     ...trajectory,
-    turns,
+    isExact: isExact(trajectory),
+    turns: JSON.stringify(turns.map(outlineJson)),
     text: text === null ? null : JSON.stringify(text),
     topTokens: top === null ? null : JSON.stringify(top),
   };
 }
+
+const bytesOf = ({ ids, turns, text, topTokens }: Row): number =>
+  TOKEN_BYTES * ids.length + turns.length + (text?.length ?? 0) + (topTokens?.length ?? 0);
 
 interface Column {
   readonly name: string;
@@ -74,7 +80,7 @@ const columns: readonly Column[] = [
   text('group', ({ group }) => group),
   text('tenant', ({ tenant }) => tenant),
   text('model', ({ model }) => model),
-  flag('exact', isExact),
+  flag('exact', (row) => row.isExact),
   flag('finished', ({ outcome }) => outcome !== null),
   numberOrNull('finished_at_ms', ({ outcome }) => outcome?.finishedAtMs ?? null),
   numberOrNull('reward', ({ outcome }) => outcome?.reward ?? null),
@@ -84,7 +90,7 @@ const columns: readonly Column[] = [
   list({ type: 'DOUBLE', repetition_type: 'OPTIONAL' })('rollout_log_probs', (row) => Array.from(row.logprobs, orNull)),
   text('versions', ({ versions }) => JSON.stringify(versions)),
   flag('ambiguous', ({ isAmbiguous }) => isAmbiguous),
-  text('turns', ({ turns }) => JSON.stringify(turns.map(outlineJson))),
+  text('turns', ({ turns }) => turns),
   textOrNull('text', ({ text: said }) => said),
   textOrNull('rollout_top_logprobs', ({ topTokens }) => topTokens),
 ];
@@ -100,19 +106,22 @@ export async function* toParquet(trajectories: AsyncIterable<Trajectory>): Async
   const writer = new Bytes();
   const parquet = new Parquet({ writer, schema: schema(), createdBy: 'turnout' });
   let rows: Row[] = [];
-  let tokens = 0;
+  let bytes = 0;
   const write = (): Uint8Array => {
-    // Dictionaries and statistics are of no use for random ids and logprobs.
-    const columnData = columns.map(({ name, read }) => ({ name, data: rows.map(read) }));
-    void parquet.write({ columnData, rowGroupSize: GROUP_ROWS });
+    // Statistics of ids and logprobs are of no use, and take half of the time.
+    const columnData = columns.map(({ name, read, elements }) => {
+      return { name, data: rows.map(read), statistics: elements.length === 1 };
+    });
+    void parquet.write({ columnData, rowGroupSize: rows.length });
     rows = [];
-    tokens = 0;
+    bytes = 0;
     return take(writer);
   };
   for await (const trajectory of trajectories) {
-    rows.push(rowOf(trajectory));
-    tokens += trajectory.ids.length;
-    if (tokens >= GROUP_TOKENS || rows.length >= GROUP_ROWS) yield write();
+    const row = rowOf(trajectory);
+    rows.push(row);
+    bytes += bytesOf(row);
+    if (bytes >= GROUP_BYTES) yield write();
   }
   if (rows.length > 0) yield write();
   void parquet.finish();
