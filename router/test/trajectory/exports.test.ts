@@ -403,6 +403,18 @@ test('an export of many short lines is read in few calls', async () => {
   );
 });
 
+test('a line with very many tokens comes in parts, because the thread is blocked while one is made', async () => {
+  const store = new MemoryStore(1e9);
+  const ids = Int32Array.from({ length: 200_000 }, (_, i) => i);
+  store.put([turnOf({ ids, logprobs: new Float64Array(200_000).fill(-1 / 3), mask: new Uint8Array(200_000) })]);
+  const pieces: Uint8Array[] = [];
+  const order = { format: 'jsonl', query: {}, dataDir: null } as const;
+  for await (const piece of await exportBytes(store, order, noProgress())) pieces.push(piece);
+  for (const { length } of pieces) assert.ok(length < 200_000, `${length}`);
+  const line = JSON.parse(Buffer.concat(pieces).toString()) as Line;
+  assert.deepEqual([line.tokens, new Set(line.rollout_log_probs)], [[...ids], new Set([-1 / 3])]);
+});
+
 test('row groups of parquet have about a megabyte, because the thread is blocked while one is written', async () => {
   const store = new MemoryStore(1e9);
   const zeros = { ids: new Int32Array(40_000), logprobs: new Float64Array(40_000), mask: new Uint8Array(40_000) };
