@@ -187,6 +187,23 @@ for (const [name, make] of Object.entries(stores)) {
     assert.deepEqual(await ids(''), [first.id, later.id]);
   });
 
+  contract('pages go on where sessions were removed, and have those that were put late', async (store) => {
+    const turns = Array.from({ length: 9 }, (_, i) => turnOf({ session: `s${i}` }));
+    const [late, ...others] = turns;
+    await store.put([...others, late!]);
+    for (const removed of ['s2', 's4', 's8']) await store.removeSession(removed);
+    const list = async (query: Partial<SessionQuery>) =>
+      (await store.sessions({ limit: 3, ...query })).map(({ session }) => session).join(' ');
+    const [oldest, newest] = [{ order: 'oldest' }, { order: 'newest' }] as const;
+    assert.equal(await list(oldest), 's0 s1 s3');
+    assert.equal(await list({ ...oldest, after: turns[3]!.id }), 's5 s6 s7');
+    assert.equal(await list(newest), 's7 s6 s5');
+    assert.equal(await list({ ...newest, after: turns[5]!.id }), 's3 s1 s0');
+    // What a page goes on after may be gone too.
+    assert.equal(await list({ ...oldest, after: turns[4]!.id }), 's5 s6 s7');
+    assert.equal(await list({ ...newest, after: turns[4]!.id }), 's3 s1 s0');
+  });
+
   contract('a turn that is put again replaces itself', async (store) => {
     const first = turnOf({});
     const second = turnOf({ session: 'second' });

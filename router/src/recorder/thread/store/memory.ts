@@ -33,6 +33,8 @@ interface Session extends SessionHead {
 }
 
 const byText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
+const firstsInOrder = (sessions: readonly Session[]): Session[] =>
+  sessions.toSorted((a, b) => byText(a.firstTurn, b.firstTurn));
 const inOrder = (turns: readonly KeptTurn[]): KeptTurn[] => turns.toSorted((a, b) => byText(a.id, b.id));
 
 /**
@@ -50,6 +52,8 @@ export class MemoryStore implements TrajectoryStore {
   readonly #nowMs: () => number;
   /** In order of last write. */
   readonly #sessions = new LinkedList<Session>();
+  /** In the order of their first turns, because lists are read page by page. */
+  readonly #byFirst: Session[] = [];
   readonly #turns = new Map<string, KeptTurn>();
   /** All turns sorted by id; null: to be sorted at the next read. */
   #sorted: readonly KeptTurn[] | null = null;
@@ -95,14 +99,18 @@ export class MemoryStore implements TrajectoryStore {
   }
 
   sessions(query: SessionQuery): readonly SessionHead[] {
-    const { after, limit } = query;
-    const sign = query.order === 'newest' ? -1 : 1;
+    const { session, after, limit } = query;
+    const sorted = session === undefined ? this.#byFirst : firstsInOrder(this.#named({ ...query, session }));
+    const isNewestFirst = query.order === 'newest';
+    let i = isNewestFirst ? sorted.length - 1 : 0;
+    if (after !== undefined) i = isNewestFirst ? countUpTo(sorted, after, false) - 1 : countUpTo(sorted, after, true);
     const heads: SessionHead[] = [];
-    for (const { session, tenant, firstTurn, turns, outcome } of this.#sessions) {
-      const isWanted = (after === undefined || sign * byText(firstTurn, after) > 0) && wantsOutcome(query, outcome);
-      if (isWanted && turns.some((turn) => wants(query, turn))) heads.push({ session, tenant, firstTurn, outcome });
+    for (; heads.length < limit && i >= 0 && i < sorted.length; i += isNewestFirst ? -1 : 1) {
+      const { session: name, tenant, firstTurn, turns, outcome } = sorted[i]!;
+      if (!wantsOutcome(query, outcome) || !turns.some((turn) => wants(query, turn))) continue;
+      heads.push({ session: name, tenant, firstTurn, outcome });
     }
-    return heads.toSorted((a, b) => sign * byText(a.firstTurn, b.firstTurn)).slice(0, limit);
+    return heads;
   }
 
   finish(name: SessionName, change: OutcomeChange, nowMs: number): number {
@@ -160,6 +168,7 @@ export class MemoryStore implements TrajectoryStore {
       session = { session: name, tenant, firstTurn: id, ...empty };
       this.#byName.set(tenantKey(tenant, name), session);
       session.link = this.#sessions.push(session);
+      this.#byFirst.splice(countUpTo(this.#byFirst, id, true), 0, session);
     } else if (before === undefined) session.turns.push(kept);
     return session;
   }
@@ -171,6 +180,7 @@ export class MemoryStore implements TrajectoryStore {
       this.#held.release(turn);
     }
     this.#byName.delete(tenantKey(tenant, session.session));
+    this.#byFirst.splice(countUpTo(this.#byFirst, session.firstTurn, false), 1);
     this.#sessions.remove(session.link!);
     this.#ended.delete(session);
     this.#sorted = null;
@@ -187,6 +197,19 @@ export class MemoryStore implements TrajectoryStore {
     if (session === undefined) return (this.#sorted ??= inOrder([...this.#turns.values()]));
     return inOrder(this.#named({ session, tenant }).flatMap(({ turns }) => turns));
   }
+}
+
+/** How many sessions begin before a turn. @param isWith also counts the one that begins with it */
+function countUpTo(sorted: readonly Session[], turn: string, isWith: boolean): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    const order = byText(sorted[middle]!.firstTurn, turn);
+    if (order < 0 || (isWith && order === 0)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 /** The objects of a turn and its places in the store's tables, beside what `turnBytes` counts, as measured on Node 24. */
