@@ -8,6 +8,7 @@ import { exportBytes } from './formats.ts';
 import { metricsOf, summaryOf } from './summary.ts';
 import { turnJson } from './turn-json.ts';
 import { type ExportQuery, noProgress } from './walk.ts';
+import { Pauses } from '../pauses.ts';
 import { outcomeJson } from '../../shared/outcome.ts';
 
 export interface ExportOrder {
@@ -60,7 +61,9 @@ export function exportCalls(
       await recorded();
       const heads = await store.sessions(query);
       const trajectories = [];
+      const pauses = new Pauses();
       for (const { session, tenant, outcome } of heads) {
+        await pauses.pause();
         const turns = await turnsOf(store, session, tenant);
         if (turns.length > 0) trajectories.push({ ...summaryOf(turns), ...outcomeJson(outcome) });
       }

@@ -7,6 +7,7 @@ import type { ExportFormat } from '../../shared/export-formats.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { MemoryStore } from '../store/memory.ts';
 import { PackingStore } from '../store/packing-store.ts';
+import { exportCalls } from './export-calls.ts';
 import { exportBytes } from './formats.ts';
 import { noProgress } from './walk.ts';
 
@@ -62,8 +63,8 @@ test('the samples of a long chat are read without its requests', async (t) => {
   assert.equal(reads.callCount(), TURNS);
 });
 
-test('other calls of the thread run while an export reads turns', async (t) => {
-  const store = await longChat();
+/** @returns how many other calls of the thread ran during some work, of which each step takes 10 ms */
+async function othersDuring(t: TestContext, work: () => Promise<unknown>): Promise<number> {
   let nowMs = 0;
   t.mock.method(performance, 'now', () => (nowMs += 10));
   let others = 0;
@@ -73,7 +74,26 @@ test('other calls of the thread run while an export reads turns', async (t) => {
     if (!isOver) setImmediate(other);
   };
   setImmediate(other);
-  await exported(store, 'safetensors');
+  await work();
   isOver = true;
+  return others;
+}
+
+test('other calls of the thread run while an export reads turns', async (t) => {
+  const store = await longChat();
+  const others = await othersDuring(t, () => exported(store, 'safetensors'));
   assert.ok(others >= TURNS, `${others} others`);
+});
+
+test('other calls of the thread run while a list reads sessions', async (t) => {
+  const store = new MemoryStore(1e9);
+  store.put(Array.from({ length: 100 }, (_, i) => turnOf({ session: `s${i}` })));
+  const { sessionsJson } = exportCalls(
+    { store } as never,
+    null,
+    async () => {},
+    async () => null,
+  );
+  const others = await othersDuring(t, () => sessionsJson({ limit: 100 }));
+  assert.ok(others >= 100, `${others} others`);
 });
