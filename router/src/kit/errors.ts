@@ -211,7 +211,7 @@ export const errorTable = {
     status: 503,
     isRetryable: true,
     retryAfterSecs: 5,
-    meaning: 'The router is short of memory, or too much text waits to be tokenised.',
+    meaning: 'The router is short of memory, too much text waits to be tokenised, or four exports run.',
     advice: 'Retry after retry-after; lower the load or give the router more memory.',
   },
   no_available_workers: {

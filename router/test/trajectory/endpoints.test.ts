@@ -279,6 +279,25 @@ test('a client that leaves an export ends it: as many can begin as before', asyn
   });
 });
 
+test('an export beside four others is refused for a time', async (t) => {
+  const body = Buffer.alloc(1_000_000, 'x');
+  const router = await routerOver(
+    t,
+    Array.from({ length: 30 }, () => turnOf({ session: 's', request: body })),
+  );
+  const leaving = new AbortController();
+  for (let i = 0; i < 4; i++) {
+    const { status } = await fetch(`${router.url}/trajectories?format=jsonl`, { signal: leaving.signal });
+    assert.equal(status, 200);
+  }
+  const refused = await ask(t, router, '/trajectories?format=jsonl');
+  leaving.abort();
+  assert.deepEqual(
+    [refused.status, refused.json['code'], refused.get('x-turnout-error'), refused.get('retry-after')],
+    [503, 'overloaded', 'overloaded', '5'],
+  );
+});
+
 test('a HEAD request leaves no export open', async (t) => {
   const router = await routerOver(t, [turnOf()]);
   for (let i = 0; i < 6; i++) {

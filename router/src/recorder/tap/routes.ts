@@ -3,6 +3,8 @@ import * as z from 'zod';
 import { boundedKey } from '../../classify/routing-keys.ts';
 import { checkInput } from '../../config/check-input.ts';
 import type { Exchange } from '../../exchange.ts';
+import { RouterError } from '../../kit/errors.ts';
+import { Refused } from '../../plugin.ts';
 import { formatNames, formats } from '../shared/export-formats.ts';
 import type { ExportOrder } from '../thread/export/export-calls.ts';
 import { type RecorderThread, storeFailed } from './recorder-thread.ts';
@@ -75,9 +77,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
       'content-disposition': `attachment; filename="trajectories.${format}"`,
       'transfer-encoding': 'chunked',
     };
-    const bytes = await exportStream(thread, { id: thread.newId(), format, query });
-    if (bytes === null) return c.json({ error: 'Too many exports at once', code: 'overloaded' }, 503);
-    return c.body(bytes, 200, fields);
+    return c.body(await exportStream(thread, { id: thread.newId(), format, query }), 200, fields);
   };
   routes.get('/trajectories', orUnavailable(list));
 
@@ -133,10 +133,11 @@ const orUnavailable =
   (c: Context<Env>): Promise<Response> =>
     answer(c).catch((error: unknown) => storeFailed(error, "Trajectories can't be read or removed now"));
 
-/** The next piece is made when the last one is on its way. null: there are too many exports already. */
-async function exportStream(thread: RecorderThread, order: ExportOrder): Promise<ReadableStream<Uint8Array> | null> {
+/** The next piece is made when the last one is on its way. */
+async function exportStream(thread: RecorderThread, order: ExportOrder): Promise<ReadableStream<Uint8Array>> {
   const { id } = order;
-  if (!(await thread.ask('exportBegin', order))) return null;
+  const isBegun = await thread.ask('exportBegin', order);
+  if (!isBegun) throw new Refused(new RouterError('overloaded', 'Too many exports at once. Retry later.'));
   return new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
