@@ -19,6 +19,9 @@ export interface ExportFlags extends Readonly<Partial<Record<TextFlag | 'dataDir
   readonly unfinished?: boolean;
 }
 
+/** Other errors are those of files, pipes and stores. */
+const BUGS = [TypeError, RangeError, ReferenceError, SyntaxError] as const;
+
 /** Exports trajectories from a store, which a router may be writing to. */
 export async function exportTrajectories(flags: ExportFlags): Promise<void> {
   const { format, session, group, tenant, version, label, output } = flags;
@@ -68,9 +71,8 @@ export async function exportTrajectories(flags: ExportFlags): Promise<void> {
       if (path !== output) await rename(path!, output!);
     }
   } catch (error) {
-    const { code, syscall, message } = error as NodeJS.ErrnoException;
-    // Errors of files and pipes name a system call; any other error is a bug.
-    if (syscall === undefined) throw error;
+    if (BUGS.some((type) => error instanceof type)) throw error;
+    const { code, message } = error as NodeJS.ErrnoException;
     const reason = code === 'EPIPE' ? 'the process that reads the output has ended' : message;
     throw new ConfigError(`the export is incomplete: ${reason}`);
   } finally {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -88,6 +89,22 @@ test('export reads the shared store', async (t) => {
     lines(run.output()).map(({ session }) => session),
     ['far'],
   );
+});
+
+test('an export whose store goes away ends with a word, not with a crash', async (t) => {
+  const redis = await startRespServer(t);
+  const store = await RedisStore.open(redis.url, true);
+  const request = Buffer.alloc(100_000, 'x');
+  await store.put(Array.from({ length: 50 }, (_, i) => turnOf({ session: `s${i}`, request })));
+  store.close();
+  const run = turnout(t, ['export', '--format', 'jsonl', '--store', redis.url]);
+  // It waits for its reader.
+  await once(run.child.stdout!, 'data');
+  run.child.stdout!.pause();
+  await redis.stop();
+  run.child.stdout!.resume();
+  assert.equal(await run.ended, 2);
+  assert.match(run.output(), /^turnout: the export is incomplete: .+\n$/m);
 });
 
 test('an export whose reader has gone ends with a word, not with a crash', async (t) => {
