@@ -171,6 +171,8 @@ class ImportsTest(unittest.TestCase):
         self.assertNotIn("secret", words)
         self.assertEqual(environment, {"TURNOUT_API_KEY": "secret"})
         self.assertEqual(words[:2], ["--worker-urls", "http://a:1"])
+        words, _ = SglangArgs(cache_threshold=1e-7).command_line()
+        self.assertEqual(words[words.index("--cache-threshold") + 1], "0.0000001")
         pairs = VllmArgs(prefill_urls=[("http://a:1", None)], decode_urls=["http://b:1"], policy="consistent_hash")
         self.assertFalse(pairs.vllm_pd_disaggregation or pairs.pd_disaggregation)
         words, _ = pairs.command_line()

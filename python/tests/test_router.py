@@ -81,7 +81,7 @@ class RouterTest(unittest.TestCase):
             prometheus_port=0,
             host="0.0.0.0",
             access_log=True,
-            cache_threshold=0.25,
+            cache_threshold=1e-7,
             session_headers=("x-a", "x-b"),
             api_key=["client"],
             admin_api_key=["admin"],

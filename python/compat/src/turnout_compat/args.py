@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, TypeVar, get_args, get_type_hints
 
+from turnout._command import text_of
+
 Self = TypeVar("Self", bound="PeerArgs")
 
 # Flags that never get the prefix "router-".
@@ -133,4 +135,4 @@ def _texts(field: Field[Any], value: Any) -> list[str]:
         return [text for url, port in value for text in (url, "none" if port is None else str(port))]
     if field.name == "control_plane_api_keys":
         return [f"{key_id}:{name}:{role}:{key}" for key_id, name, key, role in value]
-    return [str(each) for each in value] if isinstance(value, (list, tuple)) else [str(value)]
+    return [text_of(each) for each in value] if isinstance(value, (list, tuple)) else [text_of(value)]

