@@ -63,6 +63,12 @@ class RouterTest(unittest.TestCase):
                 with self.assertRaisesRegex(RouterError, "runs already"):
                     router.start()
 
+    def test_a_call_before_the_start_says_so(self) -> None:
+        router = Router(port=0, prometheus_port=0)
+        for call in (router.list_workers, router.wait_ready, router.wait):
+            with self.assertRaisesRegex(RouterError, "the router was not started"):
+                call()
+
     def test_a_name_that_is_no_option_names_the_nearest(self) -> None:
         with self.assertRaisesRegex(TypeError, "no option 'polcy': did you mean 'policy'"):
             Router(polcy="random")  # type: ignore[call-arg]

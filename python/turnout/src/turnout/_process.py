@@ -29,7 +29,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class RouterError(RuntimeError):
-    """The router did not start. The message is the router's."""
+    """The router did not start (the message is the one of the router), or was not started."""
 
 
 class RouterProcess:
@@ -61,7 +61,7 @@ class RouterProcess:
         Raises `RouterError` when it does not start, or not in time.
         """
         if self.is_running:
-            raise RouterError("it runs already")
+            raise RouterError("the router runs already")
         self._link, theirs = socket.socketpair()
         _links.add(self._link)
         with theirs:
@@ -98,7 +98,7 @@ class RouterProcess:
         """
         process, link = self._process, self._link
         if process is None or link is None:
-            raise RouterError("it was not started")
+            raise RouterError("the router was not started")
         parent = multiprocessing.parent_process()
         parent_pid = os.getppid()
         # Siblings may keep the sentinel of a forked child open, so the parent's pid is checked as well.
@@ -138,10 +138,10 @@ class RouterProcess:
                 self._link.settimeout(max(0.001, until - time.monotonic()))
                 part = self._link.recv(65_536)
             except TimeoutError:
-                raise RouterError(f"it did not listen within {timeout_secs} seconds") from None
+                raise RouterError(f"the router did not listen within {timeout_secs} seconds") from None
             if part == b"":
                 code = self._process.wait()
-                raise RouterError(f"it ended with exit code {code} before it listened; its output says why")
+                raise RouterError(f"the router ended with exit code {code} before it listened; its output says why")
             line += part
         self._link.settimeout(None)
         message: Mapping[str, str] = json.loads(line)

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ._calls import Call, T
 from ._command import text_of
 from ._options import RouterOptions
 from ._process import RouterError, RouterProcess
@@ -87,6 +88,11 @@ class Router(Client):
         # The router keeps idle connections for a moment while it drains.
         self.close()
         self._process.stop(timeout_secs)
+
+    def _do(self, call: Call[T]) -> T:
+        if self._url == "":
+            raise RouterError("the router was not started: call start(), or use it as a `with` block")
+        return super()._do(call)
 
     def __enter__(self) -> Self:
         return self.start()
