@@ -136,7 +136,7 @@ function fieldLine(peer: Peer, flag: AliasFlag): string {
   // Not what the verb does without being told.
   const told = peer === sglang && flag.name in routerArgsDefaults ? ', "always": True' : '';
   // Command lines can be read by others.
-  const env = flag.name === 'api-key' && ours !== undefined ? `, "env": ${quote(envName(ours))}` : '';
+  const env = ours !== undefined && /apiKey$/i.test(ours) ? `, "env": ${quote(envName(ours))}` : '';
   const help = flag.note === '' && ours !== undefined ? options[ours].help : flag.note;
   return `    ${name}: ${type} = field(\n        ${start},\n        metadata={"flag": ${quote(flag.name)}${told}${env}, "help": ${quote(help)}},\n    )\n`;
 }

@@ -384,7 +384,7 @@ class RouterArgs(PeerArgs):
     )
     control_plane_api_keys: List[Tuple[str, str, str, str]] = field(
         default_factory=list,
-        metadata={"flag": "control-plane-api-keys", "help": "Keys of the role \"admin\" only; ids and names are not used."},
+        metadata={"flag": "control-plane-api-keys", "env": "TURNOUT_ADMIN_API_KEY", "help": "Keys of the role \"admin\" only; ids and names are not used."},
     )
     control_plane_audit_enabled: bool = field(
         default=False,

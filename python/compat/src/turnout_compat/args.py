@@ -62,7 +62,7 @@ class PeerArgs:
                 continue
             variable = field.metadata.get("env")
             if variable is not None:
-                environment[str(variable)] = str(value)
+                environment[str(variable)] = ",".join(_texts(field, value))
                 continue
             words += [f"--{field.metadata['flag']}", *_texts(field, value)]
         return words, environment
@@ -134,5 +134,7 @@ def _texts(field: Field[Any], value: Any) -> list[str]:
     if field.name == "prefill_urls":
         return [text for url, port in value for text in (url, "none" if port is None else str(port))]
     if field.name == "control_plane_api_keys":
-        return [f"{key_id}:{name}:{role}:{key}" for key_id, name, key, role in value]
+        if any(role != "admin" for _, _, _, role in value):
+            raise ValueError('--control-plane-api-keys: only keys of the role "admin" are known here')
+        return [key for _, _, key, _ in value]
     return [text_of(each) for each in value] if isinstance(value, (list, tuple)) else [text_of(value)]
