@@ -188,6 +188,28 @@ class ImportsTest(unittest.TestCase):
         with self.assertRaisesRegex(RouterError, "--policy: no such policy"):
             launch_vllm_router(VllmArgs(policy="best", port=0, prometheus_port=0))
 
+    def test_a_framework_hears_that_the_router_was_killed(self) -> None:
+        run = script(
+            self,
+            """
+            import os, threading, time
+            from vllm_router import Router
+            router = Router()
+            def tell():
+                while router._process.pid is None:
+                    time.sleep(0.01)
+                os.write(1, f"pid {router._process.pid}\\n".encode())
+            threading.Thread(target=tell).start()
+            router.start()
+            """,
+            ANY_PORTS,
+        )
+        run.says(LISTENING)
+        (pid,) = run.says(re.compile(r"^pid (\d+)$", re.M))
+        os.kill(int(pid), signal.SIGKILL)
+        run.says(re.compile("RouterError: the router was killed by signal 9"))
+        self.assertEqual(run.process.wait(), 1)
+
     def test_versions_are_those_whose_flags_they_are(self) -> None:
         self.assertRegex(sglang_router.__version__, r"^0\.3\.2\+turnout$")
         self.assertRegex(vllm_router.__version__, r"^0\.1\.\d+\+turnout$")

@@ -16,17 +16,22 @@ class BlockingRouter:
     def __init__(self, verb: str, args: PeerArgs) -> None:
         words, environment = args.command_line()
         self._process = RouterProcess([verb, *words], environment)
+        self._is_stopped = False
 
     def start(self) -> None:
-        """Runs the router until it is stopped. Raises `RouterError` if it does not start or fails."""
+        """Runs the router until it is stopped. Raises `RouterError` if it does not start, fails or is killed."""
+        self._is_stopped = False
         try:
             self._process.start(_START_TIMEOUT_SECS)
             code = self._process.wait()
         finally:
-            self.stop()
+            self._process.stop(None)
+        if code < 0 and not self._is_stopped:
+            raise RouterError(f"the router was killed by signal {-code}")
         if code > 0:
             raise RouterError(f"the router ended with exit code {code}; its output says why")
 
     def stop(self, timeout_secs: float | None = None) -> None:
         """Stops the router from another thread. Requests in flight finish; after `timeout_secs` it is killed."""
+        self._is_stopped = True
         self._process.stop(timeout_secs)
