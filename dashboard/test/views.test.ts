@@ -86,3 +86,18 @@ test('a fleet without workers says what to do', async (t) => {
   await page.getByText('There are no workers. Add one').waitFor();
   equal(await page.getByRole('link', { name: 'Weight swaps' }).count(), 0, 'no weights are swapped here');
 });
+
+test('an address or a name that is no valid text does not stop the page', async (t) => {
+  const engines = await startEngines(t, 1);
+  const url = await startRouter(t, '--worker-urls', engines[0]!.url);
+  const { page } = await openPage(t, url, '#/fleet/%');
+  await page.getByLabel('Totals').getByText('1 / 1').waitFor();
+  await fetch(`${url}/generate`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: String.raw`{"text": "Hello", "session_id": "half a pair \ud800", "sampling_params": {"max_new_tokens": 4}}`,
+  });
+  await page.getByRole('link', { name: 'Sessions' }).click();
+  await page.locator('tbody tr[id]').getByText('half a pair').first().click();
+  await page.getByRole('complementary', { name: /half a pair/ }).waitFor();
+});

@@ -8,10 +8,21 @@ function parts(): string[] {
     .replace(/^#\/?/, '')
     .split('/')
     .filter((part) => part !== '')
-    .map((part) => decodeURIComponent(part));
+    .map(decoded);
 }
 
-export const hrefOf = (...to: readonly string[]): string => `#/${to.map(encodeURIComponent).join('/')}`;
+/** A part that was written by hand may be no encoded text, for example `%`. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** A name that a client gave may have half a surrogate pair, which can't be encoded. */
+export const hrefOf = (...to: readonly string[]): string =>
+  `#/${to.map((part) => encodeURIComponent(part.toWellFormed())).join('/')}`;
 
 export function go(...to: readonly string[]): void {
   location.hash = hrefOf(...to);
