@@ -49,11 +49,13 @@ function stateAfter(...events: readonly FeedEvent[]): FeedState {
 
 test('rows are set and removed; a reset forgets them', () => {
   const state = stateAfter(reset, workers(worker('a'), worker('b')), tick(1));
+  state.dropped = 3;
   state.apply({ table: 'workers', set: [worker('b', { in_flight: 3 })], gone: ['a'] });
   deepEqual([...state.workers.keys()], ['b']);
   equal(state.workers.get('b')!.in_flight, 3);
   state.apply(reset);
   equal(state.workers.size, 0);
+  equal(state.dropped, 0, 'requests that are not in a list of the router of before');
   deepEqual(state.history('finished'), []);
 });
 

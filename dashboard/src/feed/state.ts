@@ -91,6 +91,7 @@ export class FeedState {
     this.#fields = fields;
     this.#points = [];
     this.exchanges = [];
+    this.dropped = 0;
     for (const table of [this.workers, this.sessions, this.swaps, this.groups]) table.clear();
     this.rates.clear();
   }
