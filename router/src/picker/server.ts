@@ -179,8 +179,12 @@ async function credentialsOf(config: Config): Promise<ServerCredentials> {
     return ServerCredentials.createSsl(ca, [{ cert_chain: cert, private_key: key }], ca !== null);
   }
   // As gateways expect it of an endpoint picker: they encrypt, and do not check who answers.
-  const { generate } = await import('selfsigned');
-  const made = await generate([{ name: 'commonName', value: 'turnout' }], { keySize: 2048, algorithm: 'sha256' });
+  // A CommonJS package, of which the built router has the default export only.
+  const { default: selfsigned } = await import('selfsigned');
+  const made = await selfsigned.generate([{ name: 'commonName', value: 'turnout' }], {
+    keySize: 2048,
+    algorithm: 'sha256',
+  });
   return ServerCredentials.createSsl(null, [
     { cert_chain: Buffer.from(made.cert), private_key: Buffer.from(made.private) },
   ]);
