@@ -23,8 +23,22 @@ export function messageFor(issue: Issue): string | undefined {
   }
   if (issue.code === 'invalid_format' && issue.format === 'starts_with')
     return `must start with "${String(issue['prefix'])}"`;
+  if (issue.code === 'invalid_union') return unionProblem(issue.errors, input);
   if (issue.code === 'unrecognized_keys') return `has no member ${oneOf(issue.keys.map((key) => `"${key}"`))}`;
   return undefined;
+}
+
+/** Of a value that may have several types: the problem with its own type, or that it has none of them. */
+function unionProblem(alternatives: readonly (readonly z.core.$ZodIssue[])[], input: unknown): string {
+  const types: string[] = [];
+  for (const [first] of alternatives) {
+    if (first?.code === 'invalid_type' && first.path.length === 0) types.push(noun(first.expected));
+    else if (first?.code === 'invalid_value' && first.path.length === 0)
+      types.push(...first.values.map((value) => `"${String(value)}"`));
+    else if (first !== undefined)
+      return first.path.length === 0 ? first.message : `${first.path.join('.')}: ${first.message}`;
+  }
+  return input === undefined ? 'is missing' : `${shown(input)} is not ${oneOf([...new Set(types)])}`;
 }
 
 function sizeProblem(issue: Extract<Issue, { code: 'too_small' | 'too_big' }>): string {
@@ -50,10 +64,12 @@ const withoutBigints = (_: string, value: unknown): unknown => (typeof value ===
 
 const nouns: Readonly<Record<string, string>> = {
   number: 'a number',
+  bigint: 'a number',
   int: 'a whole number',
   boolean: 'true or false',
   string: 'a text',
   array: 'a list',
   object: 'an object',
+  record: 'an object',
 };
 const noun = (expected: string): string => nouns[expected] ?? expected;

@@ -104,6 +104,7 @@ test('GET /requests: each request under way with its session, worker and phase',
   for (const [body, words] of [
     ['{', /^\{"error":"The body is not JSON: /],
     ['{"reward":"high"}', /^\{"error":"reward: \\"high\\" is not a number"/],
+    ['{"labels":"solved"}', /^\{"error":"labels: \\"solved\\" is not a list or an object"/],
   ] as const) {
     const { status, text } = await send(t, router.url, request('POST', '/sessions/s2/finish', body));
     equal(status, 400);
