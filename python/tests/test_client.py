@@ -79,6 +79,8 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
         self.assertFalse(await self.client.finish_session("trajectory"))
         with self.assertRaisesRegex(ControlError, "No turn of session 'trajectory' is on record"):
             await self.client.finish_session("trajectory", reward=1.0, labels=["solved"])
+        with self.assertRaisesRegex(ControlError, 'labels: "solved" is not a list or an object'):
+            await self.client.finish_session("trajectory", labels="solved")
 
     async def test_a_control_reaches_all_and_the_dead_are_named(self) -> None:
         report = await self.client.broadcast("/pause_generation", {"mode": "in_place"})

@@ -201,7 +201,7 @@ def finish_session(
         "/finish_session",
         lambda answer: bool(answer.json()["known"]),
         query={"session_id": session_id},
-        body=_given({"reward": reward, "rewards": rewards, "labels": None if labels is None else list(labels)}),
+        body=_given({"reward": reward, "rewards": rewards, "labels": labels}),
     )
 
 
