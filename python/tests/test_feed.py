@@ -324,6 +324,8 @@ class FeedTest(unittest.TestCase):
         with self.assertRaises(ControlError) as refused:
             self.feed(max_groups=5_000).take()
         self.assertEqual(refused.exception.status, 400)
+        with self.assertRaisesRegex(ControlError, "max_groups: 0: must be at least 1"):
+            self.feed().take(0)
         self.group("g")
         [group] = self.feed().take()
         with self.assertRaises(ControlError) as refused:

@@ -76,7 +76,8 @@ class Feed(_Address):
     def take(self, max_groups: int | None = None, wait_secs: float | None = None) -> list[Group]:
         """At most `max_groups` groups. Empty: none was ready within `wait_secs` seconds (0: does not wait)."""
         wait = self._wait_secs if wait_secs is None else wait_secs
-        query = {**self._query, "max_groups": str(max_groups or self._max_groups), "wait_secs": str(wait)}
+        most = self._max_groups if max_groups is None else max_groups
+        query = {**self._query, "max_groups": str(most), "wait_secs": str(wait)}
         call = calls.take({**query, "format": self.format}, wait + 30)
         groups = self._retried(lambda: self._received(call))
         self._held.update((group.lease, None) for group in groups)
