@@ -86,7 +86,8 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
         report = await self.client.broadcast("/pause_generation", {"mode": "in_place"})
         self.assertEqual((report.ok, report.failed), (2, 0))
         self.assertIs(report.raise_for_failures(), report)
-        await self.client.broadcast("/continue_generation", b"{}")
+        # Without the slash that would separate it from the port.
+        await self.client.broadcast("continue_generation", b"{}")
         await self.client.add_worker(NOBODY, labels={"group": "spare"})
         report = await self.client.broadcast("/flush_cache")
         self.assertEqual((report.ok, report.failed), (2, 1))

@@ -123,8 +123,9 @@ class Call(Generic[T]):
         is_bytes = isinstance(self.body, (bytes, bytearray))
         content: dict[str, Any] = {} if self.body is None else {"content" if is_bytes else "json": self.body}
         timeout = httpx.Timeout(self.timeout_secs, connect=10)
+        path = self.path if self.path.startswith("/") else f"/{self.path}"
         return client.build_request(
-            self.method, url + self.path, params=dict(self.query), headers=headers, timeout=timeout, **content
+            self.method, url + path, params=dict(self.query), headers=headers, timeout=timeout, **content
         )
 
     def result(self, response: httpx.Response) -> T:
