@@ -174,7 +174,10 @@ class AsyncClient(_Address):
     async def ask_worker(
         self, worker: str, path: str, body: Any = None, *, method: str = "POST", timeout_secs: float | None = None
     ) -> httpx.Response:
-        """Sends a request to one worker, by URL or id, in any state. Returns its response, of any status."""
+        """Sends a request to one worker, by URL or id, in any state. Returns its response, of any status.
+
+        A path that the router serves itself, such as `/health` or `/metrics`, gets the response of the router.
+        """
         return await self._do(calls.ask_worker(worker, path, body, method, timeout_secs))
 
     async def aclose(self) -> None:
@@ -301,7 +304,10 @@ class Client(_Address):
     def ask_worker(
         self, worker: str, path: str, body: Any = None, *, method: str = "POST", timeout_secs: float | None = None
     ) -> httpx.Response:
-        """Sends a request to one worker, by URL or id, in any state. Returns its response, of any status."""
+        """Sends a request to one worker, by URL or id, in any state. Returns its response, of any status.
+
+        A path that the router serves itself, such as `/health` or `/metrics`, gets the response of the router.
+        """
         return self._do(calls.ask_worker(worker, path, body, method, timeout_secs))
 
     def close(self) -> None:
