@@ -6,6 +6,12 @@ import { kebab, options } from '../config/options.ts';
 import { commandName } from '../config/version.ts';
 
 const WORKERS_HINT = 'give engines as --worker-urls http://host:port';
+/** Of the commands that take the address of a running router as an option. */
+const ROUTER_HINTS: Readonly<Record<string, string>> = {
+  explain: 'give the router as --url http://host:port',
+  swap: 'give the router as --url http://host:port',
+  replay: 'give the router as --against http://host:port',
+};
 const isAddress = (word: string): boolean => /^https?:\/\/|^[\w.-]+:\d+$/.test(word);
 
 const flagsWithoutValue = new Set(
@@ -37,7 +43,9 @@ export function refuseUnknownCommand(program: Command, [first = '-']: readonly s
 export function usageError(text: string): string {
   const [, flag = '', value] = /unknown option '--([\w-]+)(=[^']*)?'/.exec(text) ?? [];
   if (value !== undefined && flagsWithoutValue.has(flag)) return `error: option '--${flag}' takes no value\n`;
-  const [, word = ''] = /too many arguments for .* but got \d+: (\S+?)\.?\n/.exec(text) ?? [];
-  if (isAddress(word)) return `error: unexpected argument '${word}': ${WORKERS_HINT}\n`;
+  const [, command = '', words = ''] = /too many arguments for '(.*)'\. .* but got \d+: (.*?)\.?\n/.exec(text) ?? [];
+  const address = words.split(', ').find(isAddress);
+  if (address !== undefined)
+    return `error: unexpected argument '${address}': ${ROUTER_HINTS[command] ?? WORKERS_HINT}\n`;
   return text.replace(/'(--?[\w-]+)=[^']*'/, "'$1'");
 }
