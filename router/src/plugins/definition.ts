@@ -10,6 +10,8 @@ import type { PluginMetrics } from './plugin-metrics.ts';
 export interface OptionsSchema<Options> {
   safeParse(
     value: unknown,
+    /** What releases of zod understand: the router's messages. */
+    parameters?: object,
   ):
     | { readonly success: true; readonly data: Options }
     | { readonly success: false; readonly error: { readonly issues: readonly OptionsIssue[] } };
@@ -18,6 +20,8 @@ export interface OptionsSchema<Options> {
 interface OptionsIssue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
+  /** Of members that the schema does not know. */
+  readonly keys?: readonly string[];
 }
 
 export interface PluginContext {

@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
 import * as z from 'zod';
 import { importDefault, messageOf } from '../config/user-module.ts';
+import { messageFor } from '../config/value-messages.ts';
 import type { BuiltIns, OptionsSchema, PluginDefinition } from './definition.ts';
 
 /** Python names of other routers' middleware, and the built-in plugins that replace it. */
@@ -117,11 +118,12 @@ function optionsOf(source: string, { options }: PluginDefinition, text: string |
   } catch (error) {
     throw new Error(`The plugin "${source}": its options are no JSON: ${(error as Error).message}`, { cause: error });
   }
-  const result = schemaOf(source, options).safeParse(value);
+  const result = schemaOf(source, options).safeParse(value, { error: messageFor });
   if (result.success) return result.data;
-  const problems = result.error.issues.map(({ path, message }) =>
-    path.length === 0 ? message : `option "${path.map(String).join('.')}": ${message}`,
-  );
+  const problems = result.error.issues.map(({ path, message, keys }) => {
+    if (path.length > 0) return `option "${path.map(String).join('.')}": ${message}`;
+    return keys === undefined ? message : `it has no option ${keys.map((key) => `"${key}"`).join(', ')}`;
+  });
   throw new Error(`The plugin "${source}": ${problems.join('; ')}`);
 }
 
