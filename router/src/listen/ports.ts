@@ -42,12 +42,19 @@ const TAKEN_MS = 250;
 /** Rejects with the name of the option if a port is in use: before the start opens files, loads a tokenizer and adds workers. */
 export async function checkPorts(config: Config): Promise<void> {
   const { host, port, adminHost, adminPort, prometheusHost, prometheusPort, reusePort } = config;
+  const { pickerHost, pickerPort, pickerHealthPort } = config;
   // With several listeners the system would give connections to the probe.
   if (reusePort) return;
   const wanted = [
     { flag: '--port', hostFlag: '--host', host, port },
     { flag: '--admin-port', hostFlag: '--admin-host', host: adminHost, port: adminPort ?? 0 },
     { flag: '--prometheus-port', hostFlag: '--prometheus-host', host: prometheusHost, port: prometheusPort },
+    ...(pickerPort === undefined
+      ? []
+      : [
+          { flag: '--picker-port', hostFlag: '--picker-host', host: pickerHost, port: pickerPort },
+          { flag: '--picker-health-port', hostFlag: '--picker-host', host: pickerHost, port: pickerHealthPort },
+        ]),
   ];
   for (const { flag, hostFlag, ...at } of wanted) {
     if (at.port === 0) continue;

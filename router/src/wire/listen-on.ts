@@ -23,7 +23,9 @@ export function listenOn(server: Server, options: ListenOptions): Promise<number
 
 const listenProblems: Readonly<Record<string, (flag: string, host: string) => string>> = {
   EADDRINUSE: (flag) =>
-    `${flag}: another process listens there already. Choose another port, or give --reuse-port to both for an upgrade.`,
+    flag.startsWith('--picker-')
+      ? `${flag}: another process listens there already. Choose another port.`
+      : `${flag}: another process listens there already. Choose another port, or give --reuse-port to both for an upgrade.`,
   EACCES: (flag) => `${flag}: not allowed to listen there. Choose a port above 1023.`,
   ENOTSUP: () => '--reuse-port: this system has no SO_REUSEPORT with load balancing (Linux 3.9 and newer).',
   EADDRNOTAVAIL: (_, host) => `${host}: this machine has no such address.`,
