@@ -1,8 +1,8 @@
 import type { Delta, WrittenSpan } from '../generation/delta.ts';
 import { type Joining, joinParts, joinedSpans } from '../generation/join-parts.ts';
 import { dataOf } from '../kit/sse.ts';
+import { GenerationText, stopStringOf } from './generation-text.ts';
 import type { RequestFacts } from './request.ts';
-import { StopText, type TextEnd, endOf } from './stop-text.ts';
 
 /**
  * Events that bring tokens without text are kept until the text comes: an engine has a part of a character, or bytes of none (U+FFFD), which
@@ -33,8 +33,6 @@ interface KeptEvent {
 /** A generation over all its parts: what came of it so far, and its events or its whole answer as those of one engine. */
 export class Generation {
   readonly asked: RequestFacts;
-  /** Its engines are asked for the text of stop strings too: see `StopText`. */
-  readonly showsStops: boolean;
   /** Why it can't be continued; null: it can. */
   whyNot: string | null = null;
   /** Sampled tokens so far; of a cumulative stream, those of earlier parts. */
@@ -57,7 +55,7 @@ export class Generation {
   isStopped = false;
   readonly #parts: GenerationParts;
   readonly #hidesIds: boolean;
-  readonly #stopText: StopText | null;
+  readonly #text: GenerationText;
   #promptTokens: number;
   /** null: not known yet. */
   #isDelta: boolean | null;
@@ -68,12 +66,6 @@ export class Generation {
   #kept: KeptEvent[] = [];
   /** Tokens of the present part, as its newest event counts them; null: it does not. */
   #count: number | null = 0;
-  /** Bytes of the text of the newest event; null: it has none. */
-  #textBytes: number | null = 0;
-  #text = '';
-  /** Code points of text in earlier parts, and in all. */
-  #textOffset = 0;
-  #textLength = 0;
   #spans: readonly WrittenSpan[] = [];
   #spansOfPart: readonly WrittenSpan[] = [];
   #isForgotten = false;
@@ -86,22 +78,19 @@ export class Generation {
 
   constructor(parts: GenerationParts) {
     const { asked } = parts;
-    const { isStream, stops } = asked;
-    const form = asked.dialect.name;
+    const { isStream } = asked;
     this.#parts = parts;
     this.asked = asked;
     this.#hidesIds = !asked.asksForIds;
     this.#promptTokens = asked.promptTokens ?? 0;
-    this.#isDelta = form === 'generate' && isStream ? null : isStream;
-    const isKept = parts.isVllm && form === 'completions' && isStream && stops.length > 0 && !asked.showsStop;
-    this.showsStops = isKept && !asked.showsTokens;
-    this.#stopText = stops.length === 0 || !isStream ? null : new StopText(stops, this.showsStops, this.#textEnd);
-    if (stops.length > 0 && (form === 'inference' || isKept !== this.showsStops)) this.whyNot = 'stop_text';
+    this.#isDelta = asked.dialect.name === 'generate' && isStream ? null : isStream;
+    this.#text = new GenerationText(asked, parts.isVllm);
+    if (!this.#text.canContinue) this.whyNot = 'stop_text';
   }
 
-  get #textEnd(): TextEnd {
-    if (!this.asked.showsStop) return 'before';
-    return this.#parts.isVllm ? 'with' : 'all';
+  /** Its engines are asked for the text of stop strings too. */
+  get showsStops(): boolean {
+    return this.#text.showsStops;
   }
 
   /** Its events or its answer are changed even where one engine makes all of it. */
@@ -204,7 +193,7 @@ export class Generation {
       if (!isExact) return null;
       this.#learn(part);
       this.ids = this.ids.slice(0, this.offset).concat(idsOf(part));
-      this.#textLength = this.#textOffset + endOfOffsets(body);
+      this.#text.answered(body);
       this.#newest = this.#join(body, 0, { finish: NO_FINISH, hidesIds: false });
       return null;
     }
@@ -229,13 +218,10 @@ export class Generation {
       this.#spans = joinedSpans(this.#spans, told, this.offset);
       this.offset = this.ids.length;
       this.#first = newest ?? this.#first;
-      this.#textOffset = this.#textLength;
-      this.#stopText?.seam();
     }
+    this.#text.seam(count > 0);
     this.#spansOfPart = [];
     this.#newest = null;
-    this.#textBytes = 0;
-    this.#text = '';
     this.#count = 0;
     this.isAborted = false;
     this.isBroken = false;
@@ -286,7 +272,7 @@ export class Generation {
     // Events that have all so far, and those that have what is new, begin alike.
     if (this.#isDelta === null && this.offset > 0) return false;
     if (part.textBytes === null) return true;
-    const newBytes = this.#isDelta === true ? part.textBytes : part.textBytes - (this.#textBytes ?? 0);
+    const newBytes = this.#isDelta === true ? part.textBytes : part.textBytes - (this.#text.bytes ?? 0);
     // SGLang (0.5.23) sends the text before such a part of a character up to its last space.
     return newBytes > 0 && (this.#parts.isVllm || !part.endsInSpace);
   }
@@ -303,7 +289,8 @@ export class Generation {
     const fresh = this.#isDelta === true ? this.ids.length - before : (part.count ?? 0) - (this.#count ?? 0);
     this.isEndUnsure = fresh > 1 && part.textBytes !== null;
     this.#count = part.count;
-    const released = this.#released(part);
+    const earlier = (): string => this.#partOf(this.#first!).text() ?? '';
+    const released = this.#text.released(part, this.#isDelta === true, earlier);
     const text = released === null ? null : released.text;
     const made = this.#join(event, start, { text, finish: this.#finishOf(part, released?.stop ?? null) });
     const keepsFirst = this.asked.dialect.name !== 'generate';
@@ -327,31 +314,6 @@ export class Generation {
     }
   }
 
-  /** What goes out of the text of an event; null: the engine's own. */
-  #released(part: Delta): { readonly text: string; readonly stop: string | null } | null {
-    this.#textBytes = part.textBytes;
-    if (part.textBytes === null) return null;
-    const isCounted = this.asked.dialect.name === 'completions';
-    if (this.#stopText === null && !isCounted) return null;
-    const text = part.text() ?? '';
-    const added = this.#isDelta === true ? text : text.slice(this.#text.length);
-    if (isCounted) this.#textLength += [...added].length;
-    if (this.#isDelta !== true) this.#text = text;
-    if (this.#stopText === null) return null;
-    const released = this.#stopText.push(added, part.finish !== null, stopStringOf(part) !== null);
-    if (this.showsStops) return released;
-    if (released.stop === null) return null;
-    if (this.#isDelta === true) return released;
-    return { ...released, text: this.#stoppedText(text, released.stop) };
-  }
-
-  /** The text of all parts up to a stop string that begins in an earlier one. */
-  #stoppedText(text: string, stop: string): string {
-    const earlier = this.#partOf(this.#first!).text() ?? '';
-    const all = earlier + text;
-    return all.slice(0, endOf(all, stop, earlier.length, this.#textEnd));
-  }
-
   #finishOf(part: Delta, stop: string | null): Joining['finish'] {
     if (stop === null || stopStringOf(part) !== null) return null;
     this.isStopped = true;
@@ -371,7 +333,7 @@ export class Generation {
       offset: this.offset,
       first: this.#first,
       isDelta: this.#isDelta === true,
-      textLength: this.#textOffset,
+      textLength: this.#text.offset,
       spans: this.#spans,
       promptTokens: this.#promptTokens,
       ids: this.ids,
@@ -384,16 +346,3 @@ export class Generation {
 }
 
 const idsOf = (part: Delta): number[] => (part.ids() ?? []) as number[];
-
-/** The stop string that ended it; null: a stop token, or something else, did. */
-const stopStringOf = ({ stop }: Delta): string | null => (typeof stop === 'string' ? stop : null);
-
-/** Where the text of the next token of a whole answer of `/v1/completions` begins, as vLLM counts it: an echoed prompt is a part of it. */
-function endOfOffsets(answer: Buffer): number {
-  interface Choices {
-    readonly choices?: readonly { logprobs: { text_offset?: number[]; tokens?: string[] } | null }[];
-  }
-  const { text_offset: offsets = [], tokens = [] } =
-    (JSON.parse(answer.toString()) as Choices).choices?.[0]?.logprobs ?? {};
-  return (offsets.at(-1) ?? 0) + [...(tokens.at(-1) ?? '')].length;
-}
