@@ -1,5 +1,6 @@
 import { sessionOf } from '../../classify/routing-keys.ts';
 import { tenantKey } from '../../classify/tenant-key.ts';
+import { IDENTITY } from '../../config/options/swap.ts';
 import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
@@ -8,7 +9,6 @@ import { type Plugin, Refused } from '../../plugin.ts';
 import type { EngineTable } from '../engine-table.ts';
 
 const MIN_SNAPSHOT = 'x-turnout-min-snapshot';
-const IDENTITY = /^(?!\.{1,2}$)[A-Za-z0-9._-]+$/;
 
 export interface StalenessParts {
   readonly snapshots: Pick<EngineTable, 'of' | 'targetsOf' | 'positionOf' | 'snapshotsBetween' | 'onChange'>;

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { IDENTITY } from '../../config/options/swap.ts';
 import type { Reset } from '../ledger.ts';
 
 /** A snapshot that is sent as its difference from an earlier one. */
@@ -16,9 +17,7 @@ export interface HotLoadSignal {
 }
 
 /** One segment of a path. */
-const identity = z
-  .string()
-  .regex(/^(?!\.{1,2}$)[A-Za-z0-9._-]+$/, 'must be made of A-Z, a-z, 0-9, ".", "_" and "-", and not be "." or ".."');
+const identity = z.string().regex(IDENTITY, 'must be made of A-Z, a-z, 0-9, ".", "_" and "-", and not be "." or ".."');
 
 const schema = z.strictObject({
   identity,
