@@ -29,8 +29,10 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
   const recorder = await startRecorder(config, labels, log, swaps?.engines ?? null);
   closers.add(() => recorder?.close());
   const fullWeights = swaps && {
-    swapTo: (identity: string, path: string) =>
-      swaps.deployments.signal(swaps.deployments.all[0]!, { identity, path, reset: 'all' }),
+    swapTo(identity: string, path: string) {
+      const { set, transition } = swaps.deployments.all[0]!;
+      set.signal({ identity, path, transition, reset: 'all', mover: 'router' });
+    },
     of: swaps.engines.of.bind(swaps.engines),
     targetsOf: swaps.engines.targetsOf.bind(swaps.engines),
   };

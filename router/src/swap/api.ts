@@ -40,17 +40,14 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
   app.post('/swap', async (c) => {
     const body = checkJson(wanted, await c.req.text());
     if (body.problem !== null) return problem(c, 400, body.problem);
-    const { identity, deployment: name, path, transition, reset_prompt_cache: reset } = body.data;
-    const deployment = named(c, name);
+    const deployment = named(c, body.data.deployment);
     if (deployment instanceof Response) return deployment;
-    const signal = {
-      identity,
-      reset,
-      ...(path === undefined ? {} : { path }),
-      ...(transition === undefined ? {} : { transition }),
-    };
-    const error = deployments.signal(deployment, signal);
-    if (error !== null) return refused(c, error);
+    const { identity, path, transition = deployment.transition, reset_prompt_cache: reset } = body.data;
+    if (!IDENTITY.test(identity)) {
+      const message = 'The identity of a snapshot has only the characters A-Z a-z 0-9 . _ - and is not . or ..';
+      return refused(c, new RouterError('bad_request', message));
+    }
+    deployment.set.signal({ identity, path, transition, reset, mover: 'router' });
     const { running, waiting } = deployment.set;
     await deployment.set.flush();
     return c.json({ identity, state: waiting === identity ? 'queued' : running === null ? 'done' : 'started' }, 202);

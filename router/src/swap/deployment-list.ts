@@ -1,10 +1,7 @@
-import { IDENTITY } from '../config/options/swap.ts';
-import { RouterError } from '../kit/errors.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { ExchangeView } from '../phases/exchange-view.ts';
 import { cameByPath } from '../plugins/fireworks/names.ts';
 import { type ResourceNames, readNames } from '../plugins/fireworks/resource-names.ts';
-import type { Reset } from './ledger.ts';
 import type { EngineStatus } from './engine.ts';
 import { type EngineTable, keyOf } from './engine-table.ts';
 import { hasAdapter } from './load-calls.ts';
@@ -22,15 +19,6 @@ export interface Deployment {
   /** Shared with the deployments that have the same workers. */
   readonly set: WorkerSet;
   readonly workers: () => readonly Worker[];
-}
-
-/** A request for a swap to a snapshot. */
-export interface SwapSignal {
-  readonly identity: string;
-  readonly reset: Reset;
-  readonly transition?: Transition;
-  /** Where the engines find it, if not where the deployment says. */
-  readonly path?: string | undefined;
 }
 
 export interface WorkerStatus extends EngineStatus {
@@ -80,16 +68,6 @@ export class DeploymentList {
   noneFor({ deployment, model = '' }: Names): string {
     const name = deployment === '' ? '' : ` ${deployment}`;
     return `There is no deployment${name}${model === '' ? '' : ` with the model ${model}`}.`;
-  }
-
-  /** Starts the swap, or queues it after the running one; a newer signal replaces a queued one. */
-  signal(deployment: Deployment, signal: SwapSignal): RouterError | null {
-    if (!IDENTITY.test(signal.identity)) {
-      const message = 'The identity of a snapshot has only the characters A-Z a-z 0-9 . _ - and is not . or ..';
-      return new RouterError('bad_request', message);
-    }
-    const transition = signal.transition ?? deployment.transition;
-    return deployment.set.signal({ ...signal, transition, mover: 'router' });
   }
 
   status(deployment: Deployment): readonly WorkerStatus[] {

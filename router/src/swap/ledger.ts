@@ -47,14 +47,16 @@ const start = z.object({
   resetAllSeq: z.int(),
 });
 
-const queued = z.object({
+const signal = z.object({
   ...entry.pick({ identity: true, transition: true, reset: true, mover: true, whole: true }).shape,
+  /** Where the engines find the weights, if not where the deployment says. */
   path: z.string().optional(),
+  /** It takes the engines back to what they had before an undone swap. */
   undoes: z.literal(true).optional(),
 });
 
-/** A signal that waits for the end of a swap. */
-type QueuedSignal = z.output<typeof queued>;
+/** A request for a swap. */
+export type SwapSignal = z.output<typeof signal>;
 
 export type EngineRecord = z.output<typeof engine>;
 
@@ -185,13 +187,13 @@ export class Ledger {
   }
 
   /** The signal that waits; null: none does. */
-  get queued(): QueuedSignal | null {
-    return queued.safeParse(parseJson(this.#state.get(`${this.#key}|queued`) ?? '')).data ?? null;
+  get queued(): SwapSignal | null {
+    return signal.safeParse(parseJson(this.#state.get(`${this.#key}|queued`) ?? '')).data ?? null;
   }
 
-  saveQueued(signal: QueuedSignal | null): void {
+  saveQueued(waiting: SwapSignal | null): void {
     const name = `${this.#key}|queued`;
-    if (signal !== null) this.#state.set(name, JSON.stringify(signal));
+    if (waiting !== null) this.#state.set(name, JSON.stringify(waiting));
     else if (this.#state.get(name) !== undefined) this.#state.delete(name);
   }
 

@@ -1,13 +1,11 @@
 import type { Worker } from '../fleet/worker.ts';
-import { RouterError } from '../kit/errors.ts';
-import type { SwapSignal } from './deployment-list.ts';
 import { EngineSwap, type SwapOrder } from './engine-swap.ts';
 import { UNSET, identityOf } from '../engines/weight-label.ts';
 import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
 import { mustDrain, wholeOf } from './load-calls.ts';
-import type { Ledger, LedgerEntry } from './ledger.ts';
-import { type SwapState, type Transition, phasesOf } from './plan.ts';
+import type { Ledger, LedgerEntry, SwapSignal } from './ledger.ts';
+import { phasesOf } from './plan.ts';
 import { SnapshotPlaces } from './snapshot-places.ts';
 
 export interface WorkerSetOptions {
@@ -17,15 +15,6 @@ export interface WorkerSetOptions {
   /** Whether the worker is one of the set. */
   readonly has: (worker: Worker) => boolean;
 }
-
-type Order = SwapSignal & {
-  readonly transition: Transition;
-  readonly mover: SwapState['mover'];
-  /** The whole weights under it, if it is an adapter. Left out: those of the fleet. */
-  readonly whole?: string | undefined;
-  /** It takes the engines back to what they had before an undone swap. */
-  readonly undoes?: true | undefined;
-};
 
 /** Workers with the same weights: one swap at a time, whatever the number of deployments that are served by them. */
 export class WorkerSet {
@@ -48,7 +37,7 @@ export class WorkerSet {
   #running: LedgerEntry | null = null;
   /** The running swap undoes another one. */
   #isUndoing = false;
-  #waiting: Order | null = null;
+  #waiting: SwapSignal | null = null;
   #runs = Promise.resolve();
   #begun = Promise.withResolvers<void>();
   #released = Promise.withResolvers<void>();
@@ -105,20 +94,20 @@ export class WorkerSet {
     return this.#waiting?.identity ?? null;
   }
 
-  signal(order: Order): RouterError | null {
-    const error = this.#take(order);
+  /** Starts the swap, or queues it after the running one; a newer signal replaces a queued one. */
+  signal(order: SwapSignal): void {
+    this.#take(order);
     this.ledger.saveQueued(this.#waiting);
-    return error;
   }
 
-  #take(order: Order): RouterError | null {
+  #take(order: SwapSignal): void {
     const running = this.#running;
     // Clients repeat a signal whose answer they did not get.
     const isRunning = running !== null && !running.isUndone && running.identity === order.identity;
-    if (isRunning && this.#waiting === null) return null;
+    if (isRunning && this.#waiting === null) return;
     // One that an earlier router has left.
     if (running === null && !this.isHeld) this.#waiting = null;
-    if (running === null && order.mover === 'router' && this.#isAt(order.identity)) return null;
+    if (running === null && order.mover === 'router' && this.#isAt(order.identity)) return;
     if (running === null && !this.isHeld) this.#runs = this.#run(order);
     else {
       if (this.#waiting !== null)
@@ -130,7 +119,6 @@ export class WorkerSet {
       // Requests may wait for what is not coming any more.
       this.#table.parts.gate.changed();
     }
-    return null;
   }
 
   /** Ends the swap where that is possible: engines that have loaded go back to the snapshot that the set had before. */
@@ -152,7 +140,7 @@ export class WorkerSet {
     return this.#table.parts.state.flush();
   }
 
-  #orderToUndo(entry: LedgerEntry): Order {
+  #orderToUndo(entry: LedgerEntry): SwapSignal {
     const identity = this.places.identityBefore(entry);
     const whole = this.places.wholeOf(this.ledger.before(entry));
     return { identity, whole, reset: 'all', transition: entry.transition, mover: 'router', undoes: true };
@@ -174,7 +162,7 @@ export class WorkerSet {
     return this.ledger.find(identity)?.hasLoaded === true;
   }
 
-  async #run(order: Order): Promise<void> {
+  async #run(order: SwapSignal): Promise<void> {
     const { log, live } = this.#table.parts;
     const { identity, transition, reset, mover, whole = this.places.wholeOf(this.ledger.current) } = order;
     const path = mover === 'trainer' ? null : (order.path ?? this.places.pathOf(identity));
@@ -227,7 +215,7 @@ export class WorkerSet {
     this.signal(waiting);
   }
 
-  #swap(engine: SwapEngine, entry: LedgerEntry, { transition, mover }: Order): Promise<void> {
+  #swap(engine: SwapEngine, entry: LedgerEntry, { transition, mover }: SwapSignal): Promise<void> {
     const previous = engine.snapshot === null ? null : this.places.of(engine.snapshot, engine, engine.whole);
     const target = this.places.of(entry.identity, engine);
     const swap = this.#start(engine, {

@@ -27,8 +27,8 @@ export interface NoWeights {
 
 /** Replaces the weights of all engines (`--swap-snapshots`). */
 export interface FullWeights {
-  /** Starts a weight swap to the weights in this directory; nothing happens if engines have them. @returns why it can't */
-  swapTo(snapshot: string, directory: string): RouterError | null;
+  /** Starts a weight swap to the weights in this directory; nothing happens if engines have them. */
+  swapTo(snapshot: string, directory: string): void;
   /** The snapshot that the worker's engine has; null: not known. */
   of(worker: Worker): string | null;
   /** Those that swaps bring to it. */
@@ -141,8 +141,8 @@ export class Weights {
       };
     }
     const snapshot = `${name.replaceAll(/[^\w.-]/g, '_')}-${version}`;
-    const error = this.#full.swapTo(snapshot, directory);
-    return error === null ? { adapter: null, snapshot, baseModel: '' } : { status: 400, detail: error.message };
+    this.#full.swapTo(snapshot, directory);
+    return { adapter: null, snapshot, baseModel: '' };
   }
 
   /** @returns why the worker cannot sample with the model's own weights; null: it can */

@@ -26,13 +26,13 @@ export class Builds {
    * Begins when the build before has ended: an aborted command may still be writing.
    *
    * @param make makes the snapshot. @returns why it can't be made; null: it is made
-   * @param then signals it. @returns why that is refused
+   * @param then signals it
    */
   begin(
     deployment: Deployment,
     identity: string,
     make: (signal: AbortSignal) => Promise<string | null>,
-    then: () => string | null,
+    then: () => void,
   ): void {
     this.drop(deployment);
     const control = new AbortController();
@@ -44,9 +44,11 @@ export class Builds {
     void made.then((problem) => {
       if (this.#ends.get(deployment) === made) this.#ends.delete(deployment);
       if (this.#builds.get(deployment) !== build) return;
-      const error = problem ?? then();
-      if (error === null) this.#builds.delete(deployment);
-      else this.#builds.set(deployment, { ...build, error });
+      if (problem !== null) this.#builds.set(deployment, { ...build, error: problem });
+      else {
+        this.#builds.delete(deployment);
+        then();
+      }
     });
   }
 

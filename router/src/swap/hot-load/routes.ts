@@ -1,11 +1,11 @@
 import type { Context, Hono } from 'hono';
 import type { Logger } from '../../observe/log.ts';
 import type { DeploymentList } from '../deployment-list.ts';
-import type { Deployment, SwapSignal, WorkerStatus } from '../deployment-list.ts';
+import type { Deployment, WorkerStatus } from '../deployment-list.ts';
 import { type Build, Builds, runDeltaHook } from './builds.ts';
 import { type ControlPlane, nameIn } from './control-plane.ts';
 import { type HotLoadSignal, readSignal } from './read-signal.ts';
-import { type RefusalStatus, refuse } from './refusal.ts';
+import { refuse } from './refusal.ts';
 
 const SOURCE_URL = 'x-fireworks-hot-load-source-url';
 
@@ -81,17 +81,17 @@ export class HotLoadRoutes {
   }
 
   /** Answers at once: the swap takes as long as the engines need to load. */
-  async #signal(c: Context, deployment: Deployment, { identity, reset }: HotLoadSignal): Promise<Response> {
+  async #signal(c: Context, deployment: Deployment, signal: HotLoadSignal): Promise<Response> {
     this.#builds.drop(deployment);
-    const error = this.#parts.deployments.signal(deployment, this.#orderOf(deployment, { identity, reset }));
-    if (error !== null) return refuse(c, error.status as RefusalStatus, error.message);
+    this.#swap(deployment, signal);
     await deployment.set.flush();
-    return c.json({ identity });
+    return c.json({ identity: signal.identity });
   }
 
   /** Stock engines load complete snapshots only: the operator's command makes one, then it is signalled. */
-  #build(c: Context, deployment: Deployment, { identity, reset, delta }: HotLoadSignal): Response {
-    const { deployments, deltaHook, log } = this.#parts;
+  #build(c: Context, deployment: Deployment, wanted: HotLoadSignal): Response {
+    const { deltaHook, log } = this.#parts;
+    const { identity, delta } = wanted;
     if (deltaHook.length === 0) {
       const message =
         'Deltas (incremental_snapshot_metadata) are not supported: engines load complete snapshots. Send complete snapshots, or start the router with --swap-delta-hook.';
@@ -120,14 +120,15 @@ export class HotLoadRoutes {
       deployment,
       identity,
       (signal) => runDeltaHook(deltaHook, order, signal, log),
-      () => deployments.signal(deployment, this.#orderOf(deployment, { identity, reset }))?.message ?? null,
+      () => this.#swap(deployment, wanted),
     );
     return c.json({ identity });
   }
 
-  /** A client may have changed the transition of the deployment. */
-  #orderOf(deployment: Deployment, signal: Pick<HotLoadSignal, 'identity' | 'reset'>): SwapSignal {
-    return { ...signal, transition: this.#parts.controlPlane.transitionOf(deployment) };
+  #swap(deployment: Deployment, { identity, reset }: HotLoadSignal): void {
+    // A client may have changed the transition of the deployment.
+    const transition = this.#parts.controlPlane.transitionOf(deployment);
+    deployment.set.signal({ identity, reset, transition, mover: 'router' });
   }
 }
 
