@@ -145,7 +145,7 @@ export class ControlBrackets implements ControlHook {
     // Weights that may be half written are known again when all of them were replaced.
     if (engine.phase === 'quarantined' && (!isNamed || !before.hasReplaced || before.hasFailed)) return;
     if (isNamed) engine.set.moved(engine, name);
-    else engine.set.unnamed(engine, name);
+    else engine.unname(name);
     const { url: worker, snapshot } = engine;
     log.info({ worker, snapshot }, 'a trainer has replaced the weights of an engine');
     this.#table.changed(engine);

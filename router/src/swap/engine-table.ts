@@ -160,10 +160,7 @@ export class EngineTable implements WeightSource {
 
   /** The engine's weights are not known: its streams end. @param hasDied it is, or will be, another process */
   lost(engine: SwapEngine, hasDied: boolean): void {
-    engine.snapshot = null;
-    engine.whole = null;
-    // A request may have come to it with the belief of before.
-    engine.breaks++;
+    engine.lose();
     // Its last worker may have left the fleet during the swap.
     if (engine.ranks.size > 0) this.lifecycle.bring(engine, 'quarantined', hasDied);
     this.changed(engine);

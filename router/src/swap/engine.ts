@@ -173,12 +173,24 @@ export class SwapEngine implements EngineWeights {
     return typeof path === 'string' ? path : null;
   }
 
-  /** It is another process, or its weights were replaced past the router. */
-  forget(): void {
+  /** Its weights are not known. A request may have come to it with the belief of before. */
+  lose(): void {
     this.snapshot = null;
     this.whole = null;
+    this.breaks++;
+  }
+
+  /** A trainer has replaced its weights past `/swap` without a new name for them. @param name what it reports */
+  unname(name: string | null): void {
+    this.lose();
+    this.isLabelled = false;
+    this.set.ledger.noteKeptName(this.url, name ?? UNSET);
+  }
+
+  /** It is another process, or its weights were replaced past the router. */
+  forget(): void {
+    this.lose();
     this.set.ledger.noteKeptName(this.url, null);
     this.kind = null;
-    this.breaks++;
   }
 }

@@ -1,9 +1,9 @@
 import type { Worker } from '../fleet/worker.ts';
 import { EngineSwap, type SwapOrder } from './engine-swap.ts';
-import { UNSET, identityOf } from '../engines/weight-label.ts';
 import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
-import { mustDrain, wholeOf } from './load-calls.ts';
+import { Joining } from './joining.ts';
+import { mustDrain } from './load-calls.ts';
 import type { Ledger, LedgerEntry, SwapSignal } from './ledger.ts';
 import { phasesOf } from './plan.ts';
 import { SnapshotPlaces } from './snapshot-places.ts';
@@ -26,13 +26,7 @@ export class WorkerSet {
   /** A trainer has paused engines of the set past `/swap`. */
   isHeld = false;
   readonly #table: EngineTable;
-  /** The swap that an earlier router did not end. */
-  readonly #interrupted: LedgerEntry | null;
-  /**
-   * Engines at which an earlier router was at work when it ended, by URL, with the stage that it had come to: also those that it brought in
-   * alone, after the swap of the fleet. They may be paused, with half-written weights.
-   */
-  readonly #left: Map<string, string>;
+  readonly #joining: Joining;
   /** The swap that runs. */
   #running: LedgerEntry | null = null;
   /** The running swap undoes another one. */
@@ -47,13 +41,12 @@ export class WorkerSet {
     this.#table = table;
     this.ledger = ledger;
     this.places = new SnapshotPlaces(options, ledger);
-    const { last } = ledger;
-    this.#interrupted = last?.endedAt === null ? last : null;
-    this.#left = ledger.unfinished();
+    this.#joining = new Joining(this);
+    const { interrupted } = this.#joining;
     // Of a trainer's swap only the trainer knows the weights; of an undone swap some engines may have loaded the target.
-    if (last?.endedAt === null && (last.mover === 'trainer' || last.isUndone)) this.#running = last;
+    if (interrupted?.mover === 'trainer' || interrupted?.isUndone === true) this.#running = interrupted;
     this.#waiting = ledger.queued;
-    if (last?.endedAt === null && last.isUndone) this.#waiting ??= this.#orderToUndo(last);
+    if (interrupted?.isUndone === true) this.#waiting ??= this.#orderToUndo(interrupted);
     this.#begun.resolve();
   }
 
@@ -61,7 +54,7 @@ export class WorkerSet {
   async untilIdle(): Promise<void> {
     for (;;) {
       if (this.isHeld) await this.#released.promise;
-      else if (this.#running !== null && this.#running !== this.#interrupted) await this.#runs;
+      else if (this.#running !== null && this.#running !== this.#joining.interrupted) await this.#runs;
       else return;
     }
   }
@@ -242,50 +235,8 @@ export class WorkerSet {
    * @returns how it gets the snapshot of the fleet; null: it has it; `held`: a trainer has paused it meanwhile
    */
   async bring(engine: SwapEngine, version: string | null): Promise<EngineSwap | 'held' | null> {
-    const { baseIdentity } = this.options;
-    const holds = identityOf(version, baseIdentity);
-    await this.places.findBootPath(engine, holds);
-    const interrupted = this.#interruptedAt(engine);
-    const leftAt = this.#left.get(engine.url) ?? null;
-    this.#left.delete(engine.url);
-    const wanted = interrupted ?? this.ledger.wanted;
-    engine.isLabelled = version === holds;
-    const before = interrupted === null ? null : this.places.identityBefore(interrupted);
-    const isUndone = interrupted?.isUndone === true;
-    const identity =
-      (isUndone ? before : wanted?.identity) ?? (engine.isLabelled ? holds : (this.#majority() ?? holds));
-    // Half-written weights have the version of before.
-    const areComplete = interrupted === null && leftAt === null && engine.phase !== 'quarantined';
-    const name = version ?? UNSET;
-    const hasKeptName = name === engine.keptName;
-    // It was not restarted, unless it was started with this name.
-    const areUnnamed = hasKeptName && (name !== UNSET || wanted === null);
-    const target = this.places.of(identity, engine);
-    if (areComplete && (areUnnamed || holds === identity)) {
-      engine.whole = await wholeOf(target);
-      engine.snapshot = identity;
-      if (areUnnamed) this.unnamed(engine, name);
-      else this.ledger.noteKeptName(engine.url, null);
-      engine.error = null;
-      engine.namespaces.apply(wanted ?? this.ledger.start);
-      return null;
-    }
-    const hasLoaded = interrupted === null ? leftAt === 'label' || leftAt === 'resume' : interrupted.mover === 'router';
-    const hasTarget = hasLoaded && !isUndone && holds === identity;
-    const isKnown = areComplete && version !== null && !hasKeptName;
-    const whole = hasTarget || isKnown ? await wholeOf(this.places.of(holds, engine)) : null;
-    if (engine.isHeldByTrainer) return 'held';
-    engine.whole = whole;
-    return this.#start(engine, {
-      transition: 'async',
-      drains: false,
-      mover: isUndone ? 'router' : (interrupted?.mover ?? 'router'),
-      target,
-      // Only an engine that took part in an interrupted swap may go back to what the fleet had before it.
-      previous: before === null ? null : this.places.of(before, engine),
-      weights: 'unknown',
-      hasTarget,
-    });
+    const order = await this.#joining.orderFor(engine, version);
+    return order === null || order === 'held' ? order : this.#start(engine, order);
   }
 
   /** Begins what `bring` returned. That it is at work there must outlive the router before the engine is paused. */
@@ -297,7 +248,7 @@ export class WorkerSet {
 
   /** An engine was brought in, or has left: a swap that an earlier router left is over with the last one. */
   brought(): void {
-    const entry = this.#interrupted;
+    const entry = this.#joining.interrupted;
     const phases = new Set(Array.from(this.engines.values(), ({ phase }) => phase));
     const isOver = !phases.has('registered') && !phases.has('warming');
     if (entry !== null && entry.endedAt === null && isOver) {
@@ -307,21 +258,6 @@ export class WorkerSet {
     }
     // One that an earlier router has left.
     if (this.#running === null && !this.isHeld && phases.has('serving') && !phases.has('warming')) this.#runWaiting();
-  }
-
-  /** The swap in which the engine was when an earlier router ended. */
-  #interruptedAt(engine: SwapEngine): LedgerEntry | null {
-    const entry = this.#interrupted;
-    if (entry === null || entry !== this.ledger.last || engine.hasBeenIn) return null;
-    engine.hasBeenIn = true;
-    return entry.engines.get(engine.url)?.stage === 'done' ? null : entry;
-  }
-
-  /** The snapshot of most serving engines, where the ledger has none. */
-  #majority(): string | null {
-    const held = [...this.engines.values()].filter(({ phase }) => phase === 'serving').map(({ snapshot }) => snapshot);
-    const counts = Map.groupBy(held, (snapshot) => snapshot);
-    return [...counts.values()].toSorted((a, b) => b.length - a.length)[0]?.[0] ?? null;
   }
 
   /** An engine's swap has come to another stage. */
@@ -352,15 +288,6 @@ export class WorkerSet {
     engine.isLabelled = true;
     engine.whole = identity;
     this.loaded(engine, identity);
-  }
-
-  /** A trainer has replaced the engine's weights past `/swap` without a new name for them. @param name what the engine reports */
-  unnamed(engine: SwapEngine, name: string | null): void {
-    engine.snapshot = null;
-    engine.isLabelled = false;
-    engine.whole = null;
-    this.ledger.noteKeptName(engine.url, name ?? UNSET);
-    engine.breaks++;
   }
 
   #entryOf(identity: string): LedgerEntry | null {
