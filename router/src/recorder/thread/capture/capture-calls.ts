@@ -5,7 +5,7 @@ import type { LearnedVersion } from '../../../weights/version-spans.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import { TokenForest } from '../tree/forest.ts';
-import { pathTo } from '../tree/path.ts';
+import { idsTo } from '../tree/path.ts';
 import type { SessionName } from '../../shared/turn.ts';
 import { KnownTokens, type CaptureCounts, type TextTokens } from './known-tokens.ts';
 import type { TurnWriter } from '../store/writer.ts';
@@ -167,7 +167,7 @@ export function captureCalls(
           isText && forward === 'ids'
             ? withIds(
                 request,
-                prompts.map(({ end }) => pathTo(end).ids),
+                prompts.map(({ end }) => idsTo(end)),
               )
             : askingForIds(request);
         return {

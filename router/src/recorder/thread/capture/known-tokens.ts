@@ -6,7 +6,7 @@ import { findIds } from '../tree/find-text.ts';
 import type { TokenForest } from '../tree/forest.ts';
 import { type Continued, continuedAt, mayDiffer } from '../tree/continued.ts';
 import type { KnownSession } from '../tree/known-session.ts';
-import { type Path, lineTo, textFrom, tokensAt, writeIds } from '../tree/path.ts';
+import { type Path, idsTo, lineTo, textFrom, tokensAt } from '../tree/path.ts';
 import { type Place, TreeNode, release } from '../tree/tree-node.ts';
 import type { Drift, Turn } from '../../shared/turn.ts';
 import { tokenFields } from '../turn-tokens.ts';
@@ -204,8 +204,7 @@ export class KnownTokens {
     placeTurn(forest, start, aligned, line, version);
     this.counts.turns++;
     const keeps = continued?.keeps ?? 0;
-    const given = new Int32Array(prompt.tokens - keeps);
-    writeIds(start, keeps, given);
+    const given = idsTo(start, keeps);
     const texts = textsOf(this.tokenizer, {
       given: prompt.isText ? { ids: given, text: textFrom(start, keeps) } : null,
       sampled: { ids, text, wasStopped: isStopped },

@@ -3,7 +3,7 @@ import type { Dialect, DialectName } from '../../../generation/dialect.ts';
 import type { GivenRequest } from '../../shared/read-request.ts';
 import { type OpenCapture, areLate } from '../captures.ts';
 import type { ChoiceEvents } from '../read/choice-events.ts';
-import { pathTo, textFrom } from '../tree/path.ts';
+import { idsTo, textFrom } from '../tree/path.ts';
 import type { OpenPrompt } from './known-tokens.ts';
 
 /** A request for samples of texts or ids. */
@@ -63,7 +63,7 @@ export async function continuesRunning(
 
 /** Whether a prompt begins with another one, and goes on. */
 function isLonger(prompt: GivenPrompt, { end, tokens }: OpenPrompt): boolean {
-  if (typeof prompt !== 'string') return prompt.length > tokens && pathTo(end).ids.every((id, i) => id === prompt[i]);
+  if (typeof prompt !== 'string') return prompt.length > tokens && idsTo(end).every((id, i) => id === prompt[i]);
   const text = Buffer.from(prompt);
   const earlier = textFrom(end, 0);
   return text.length > earlier.length && earlier.equals(text.subarray(0, earlier.length));

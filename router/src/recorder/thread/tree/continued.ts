@@ -1,7 +1,7 @@
 import type { KnownSession } from './known-session.ts';
 import { type Mark, type TurnEnd, isNewer } from './mark.ts';
-import { tokensAt } from './path.ts';
-import type { Place, TreeNode } from './tree-node.ts';
+import { type Spot, isSampledSince, tokensAt } from './path.ts';
+import type { TreeNode } from './tree-node.ts';
 
 /** The turn that a trajectory with the tokens up to a place continues, and how many tokens up to that turn's end it keeps. */
 export interface Continued {
@@ -10,8 +10,6 @@ export interface Continued {
   /** Several matching turns differ in logprobs or versions: it is not known which one is continued. */
   readonly isAmbiguous: boolean;
 }
-
-type Spot = Pick<Place, 'node' | 'at'>;
 
 /** How many nodes below a place are searched for the end of its turn. */
 const MAX_BELOW = 256;
@@ -161,16 +159,6 @@ function endAbove({ node, at }: Spot, endOf: (mark: Mark) => TurnEnd | null): Ab
     end = step.parent?.length ?? 0;
   }
   return null;
-}
-
-/** Whether one of the tokens from `from` on up to a place was sampled. */
-function isSampledSince({ node, at }: Spot, from: number): boolean {
-  let end = at;
-  for (let step: TreeNode | null = node; step !== null && step.depth + end > from; step = step.parent) {
-    if (step.isSampled) return true;
-    end = step.parent?.length ?? 0;
-  }
-  return false;
 }
 
 /** The newest turn that a place lies in the middle of. */

@@ -1,8 +1,8 @@
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { encodeRest } from '../tokens/tokenizer.ts';
-import { type Found, findText, isInLetter } from './find-text.ts';
+import { findText, isInLetter } from './find-text.ts';
 import type { KnownSession } from './known-session.ts';
-import { textOfLast } from './path.ts';
+import { type Spot, isSampledSince, textOfLast, tokensAt } from './path.ts';
 import { type Place, type TreeNode, release } from './tree-node.ts';
 
 /** Ids of a text: up to `place` those that are known, then those of the rest. */
@@ -89,7 +89,7 @@ async function partBefore(
   isOwn: boolean,
 ): Promise<Omit<ExactIds, 'isAmbiguous'> | null> {
   let { textBytes } = from;
-  let step: Pick<Found, 'node' | 'at'> = { node: from.place.node, at: from.place.at };
+  let step: Spot = { node: from.place.node, at: from.place.at };
   for (let i = 0; i < MAX_STEPS_BACK && textBytes > beyond; i++) {
     const place = step.node.hold(step.at);
     try {
@@ -141,16 +141,6 @@ function windowBefore(
   return {
     text: Buffer.concat(pieces.slice(start)).toString('utf8'),
     ids: ids.slice(start),
-    hasSampled: isSampledWithin(place, ids.length - start),
+    hasSampled: isSampledSince(place, tokensAt(place) - ids.length + start),
   };
-}
-
-function isSampledWithin({ node, at }: Place, count: number): boolean {
-  let left = count - at;
-  let step: TreeNode | null = node;
-  while (step !== null && !step.isSampled && left > 0) {
-    step = step.parent;
-    left -= step?.length ?? 0;
-  }
-  return step?.isSampled === true;
 }

@@ -9,7 +9,7 @@ import { continuedAt } from './continued.ts';
 import { findIds, findText } from './find-text.ts';
 import { TokenForest } from './forest.ts';
 import type { TurnEnd } from './mark.ts';
-import { lineTo, pathTo, tokensAt } from './path.ts';
+import { idsTo, lineTo, pathTo, tokensAt } from './path.ts';
 import type { Run } from './run.ts';
 import { type Place, type TreeNode, release } from './tree-node.ts';
 
@@ -123,7 +123,7 @@ test('what was put in is found by its ids, with its logprobs and mask, as a list
           assert.equal(path.logprobs[i], known.logprob);
         }
         const from = Math.min(2, longest);
-        assert.deepEqual([...pathTo(found, from).ids], ids.slice(from, longest));
+        assert.deepEqual([...idsTo(found, from)], ids.slice(from, longest));
       }
     }),
     { numRuns: 400 },

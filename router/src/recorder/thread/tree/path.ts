@@ -1,6 +1,9 @@
 import type { Continued } from './continued.ts';
 import type { Place, TreeNode } from './tree-node.ts';
 
+/** A place that is not held. */
+export type Spot = Pick<Place, 'node' | 'at'>;
+
 /** The tokens from the root to a place. */
 export interface Path {
   readonly ids: Int32Array;
@@ -8,31 +11,42 @@ export interface Path {
   readonly mask: Uint8Array;
 }
 
-export const tokensAt = ({ node, at }: Pick<Place, 'node' | 'at'>): number => node.depth + at;
+export const tokensAt = ({ node, at }: Spot): number => node.depth + at;
 
-/** @param from leaves out so many tokens at the beginning */
-export function pathTo(place: Pick<Place, 'node' | 'at'>, from = 0): Path {
-  const length = Math.max(0, tokensAt(place) - from);
-  const path = { ids: new Int32Array(length), logprobs: new Float64Array(length), mask: new Uint8Array(length) };
-  let end = place.at;
-  for (let step: TreeNode | null = place.node; step !== null && step.depth + end > from; step = step.parent) {
-    const skipped = Math.max(0, from - step.depth);
-    const to = step.depth + skipped - from;
-    path.ids.set(step.ids.subarray(skipped, end), to);
-    const { logprobs } = step;
-    if (logprobs !== null) path.logprobs.set(logprobs.subarray(skipped, end), to);
-    else if (step.isSampled) path.logprobs.fill(NaN, to, to + end - skipped);
-    if (step.isSampled) path.mask.fill(1, to, to + end - skipped);
+/** The nodes on the way to a place, the last one first, with the tokens of each that are on it. @param from leaves out so many tokens at the beginning */
+function* partsTo({ node, at }: Spot, from = 0): Iterable<{ node: TreeNode; first: number; end: number }> {
+  let end = at;
+  for (let step: TreeNode | null = node; step !== null && step.depth + end > from; step = step.parent) {
+    yield { node: step, first: Math.max(0, from - step.depth), end };
     end = step.parent?.length ?? 0;
   }
-  return path;
+}
+
+/** Tokens from `from` on up to a place. */
+export function idsTo(place: Spot, from = 0): Int32Array {
+  const ids = new Int32Array(Math.max(0, tokensAt(place) - from));
+  for (const { node, first, end } of partsTo(place, from))
+    ids.set(node.ids.subarray(first, end), node.depth + first - from);
+  return ids;
+}
+
+export function pathTo(place: Spot): Path {
+  const ids = idsTo(place);
+  const logprobs = new Float64Array(ids.length);
+  const mask = new Uint8Array(ids.length);
+  for (const { node, end } of partsTo(place)) {
+    if (node.logprobs !== null) logprobs.set(node.logprobs.subarray(0, end), node.depth);
+    else if (node.isSampled) logprobs.fill(NaN, node.depth, node.depth + end);
+    if (node.isSampled) mask.fill(1, node.depth, node.depth + end);
+  }
+  return { ids, logprobs, mask };
 }
 
 /**
  * The same from the root on, as one trajectory has it: sampled are the tokens of its own turns alone, with each turn's own logprobs.
  * Other trajectories may have sampled the same tokens, with other weights, or have sampled what is given in this one.
  */
-export function lineTo(place: Pick<Place, 'node' | 'at'>, continued: Continued | null): Path {
+export function lineTo(place: Spot, continued: Continued | null): Path {
   const path = pathTo(place);
   path.mask.fill(0);
   let done = path.ids.length;
@@ -49,48 +63,33 @@ export function lineTo(place: Pick<Place, 'node' | 'at'>, continued: Continued |
   return path;
 }
 
-/** Tokens from `from` on up to a place. */
-export function writeIds({ node, at }: Pick<Place, 'node' | 'at'>, from: number, ids: Int32Array): void {
-  let end = at;
-  for (let step: TreeNode | null = node; step !== null && step.depth + end > from; step = step.parent) {
-    const skipped = Math.max(0, from - step.depth);
-    ids.set(step.ids.subarray(skipped, end), step.depth + skipped - from);
-    end = step.parent?.length ?? 0;
-  }
+/** Whether one of the tokens from `from` on up to a place was sampled. */
+export function isSampledSince(place: Spot, from: number): boolean {
+  for (const { node } of partsTo(place, from)) if (node.isSampled) return true;
+  return false;
 }
 
 /** The text of the tokens from `from` on up to a place. */
-export function textFrom({ node, at }: Pick<Place, 'node' | 'at'>, from: number): Buffer {
+export function textFrom(place: Spot, from: number): Buffer {
   const parts: Buffer[] = [];
-  let end = at;
-  for (let step: TreeNode | null = node; step !== null && step.depth + end > from; step = step.parent) {
-    const first = Math.max(0, from - step.depth);
+  for (const { node, first, end } of partsTo(place, from)) {
     const pieces: Buffer[] = [];
-    if (step.spelling === null) pieces.push(step.text.subarray(step.textBefore(first), step.textBefore(end)));
-    else for (let i = first; i < end; i++) pieces.push(step.pieceAt(i));
+    if (node.spelling === null) pieces.push(node.text.subarray(node.textBefore(first), node.textBefore(end)));
+    else for (let i = first; i < end; i++) pieces.push(node.pieceAt(i));
     parts.unshift(...pieces);
-    end = step.parent?.length ?? 0;
   }
   return Buffer.concat(parts);
 }
 
 /** The last `count` tokens before a place and their text. */
-export function textOfLast(
-  { node, at }: Pick<Place, 'node' | 'at'>,
-  count: number,
-): { ids: number[]; pieces: Buffer[] } {
+export function textOfLast(place: Spot, count: number): { ids: number[]; pieces: Buffer[] } {
   const ids: number[] = [];
   const pieces: Buffer[] = [];
-  let i = at;
-  for (let step: TreeNode | null = node; step !== null && ids.length < count;) {
-    if (i === 0) {
-      step = step.parent;
-      if (step !== null) i = step.length;
-      continue;
+  for (const { node, first, end } of partsTo(place, tokensAt(place) - count)) {
+    for (let i = end - 1; i >= first; i--) {
+      ids.push(node.ids[i]!);
+      pieces.push(node.pieceAt(i));
     }
-    i--;
-    ids.push(step.ids[i]!);
-    pieces.push(step.pieceAt(i));
   }
   return { ids: ids.reverse(), pieces: pieces.reverse() };
 }
