@@ -87,11 +87,11 @@ function part({ ids, ends, text, logprobs, isSampled }: Run, from: number, to: n
   };
 }
 
-export const runOf = (
-  { ids, spelling, ends, text }: AlignedTokens,
-  logprobs: Float64Array | null,
-  isSampled: boolean,
-): Run => ({ ids, spelling, ends, text, logprobs, isSampled });
+export const runOf = (tokens: AlignedTokens, logprobs: Float64Array | null, isSampled: boolean): Run => ({
+  ...tokens,
+  logprobs,
+  isSampled,
+});
 
 /** A 32-bit digest of numbers, continued from `begun`. NaN and -0 are taken as they are in memory. */
 function digestOf(numbers: Float64Array | null, begun: number): number {

@@ -1,5 +1,4 @@
 import { letterOfByte } from '../../../kit/byte-letters.ts';
-import type { TextShared } from '../tree/run.ts';
 
 /** What is read of a tokenizer.json here. */
 export interface TokenizerJson {
@@ -28,12 +27,20 @@ type Spelling =
   /** Otherwise the text of a token depends on its neighbours. */
   | 'unknown';
 
+/** What tokens and a text have in common. */
+export interface TextShared {
+  /** Complete tokens. */
+  readonly tokens: number;
+  /** Including a part of the next token. */
+  readonly bytes: number;
+}
+
 const partsOf = (part: Part | null | undefined): readonly Part[] =>
   part === null || part === undefined
     ? []
     : [part, ...[part.decoders, part.normalizers, part.pretokenizers].flatMap((inner) => inner ?? []).flatMap(partsOf)];
 
-/** The bytes of the text of each id. */
+/** The bytes of the text of each id, independent of its neighbours. They never change. */
 export class TokenPieces {
   readonly #spellings: (string | undefined)[] = [];
   readonly #spelling: Spelling;
@@ -119,16 +126,19 @@ export class TokenPieces {
     return tokens === ids.length && bytes === text.length && ids.every((id) => this.bytesOf(id)!.length > 0);
   }
 
+  /** The first byte of an id's text; -1: it has no text. */
   firstByteOf(id: number): number {
     return this.bytesOf(id)?.[0] ?? -1;
   }
 
+  /** The number of bytes of the text of these ids. */
   lengthOf(ids: Int32Array, from: number, to: number): number {
     let length = 0;
     for (let i = from; i < to; i++) length += this.bytesOf(ids[i]!)!.length;
     return length;
   }
 
+  /** How many of these ids, in order, have the text that continues `text` at `textAt`. */
   match(ids: Int32Array, from: number, to: number, text: Buffer, textAt: number): TextShared {
     let at = textAt;
     for (let i = from; i < to; i++) {

@@ -1,8 +1,7 @@
 import { KnownSession } from './known-session.ts';
 import { Mark, type MarkKind, type TurnEnd } from './mark.ts';
 import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
-import type { Run } from './run.ts';
-import { childFor, sharedTokens } from './shared-tokens.ts';
+import { type Run, sharedTokens } from './run.ts';
 import { UseList } from './use-list.ts';
 import { type Inserted, type Place, TreeNode } from './tree-node.ts';
 
@@ -90,8 +89,8 @@ export class TokenForest {
     let known = 0;
     while (done < run.ids.length) {
       if (at === node.length) {
-        const next = childFor(node, run, done);
-        if (next === null) {
+        const next = node.withId(run.ids[done]!).find((child) => sharedTokens(child, 0, run, done) > 0);
+        if (next === undefined) {
           node = this.#grow(node, run, done, version);
           at = node.length;
           break;

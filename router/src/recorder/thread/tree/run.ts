@@ -1,32 +1,7 @@
-/** The texts of token ids, independent of their neighbours. They never change. */
-export interface Spelling {
-  /** null: not known. */
-  bytesOf(id: number): Buffer | null;
-  /** The first byte of an id's text; -1: it has no text. */
-  firstByteOf(id: number): number;
-  /** The number of bytes of the text of these ids. */
-  lengthOf(ids: Int32Array, from: number, to: number): number;
-  /** How many of these ids, in order, have the text that continues `text` at `textAt`. */
-  match(ids: Int32Array, from: number, to: number, text: Buffer, textAt: number): TextShared;
-}
-
-export interface TextShared {
-  /** Complete tokens. */
-  readonly tokens: number;
-  /** Including a part of the next token. */
-  readonly bytes: number;
-}
+import type { AlignedTokens } from '../tokens/align.ts';
 
 /** Tokens of one kind in a row. A tree copies what it takes of them. */
-export interface Run {
-  readonly ids: Int32Array;
-  /**
-   * The texts of the ids; `ends` and `text` are empty then. null: tokens may have other texts.
-   */
-  readonly spelling: Spelling | null;
-  /** The end of token `i` in `text`, in bytes. */
-  readonly ends: Int32Array | Uint32Array;
-  readonly text: Buffer;
+export interface Run extends Omit<AlignedTokens, 'hiddenBytes'> {
   /** Of sampled tokens; NaN: not known. null: of none. */
   readonly logprobs: Float64Array | null;
   readonly isSampled: boolean;
@@ -35,4 +10,18 @@ export interface Run {
 /** The text of one token. */
 export function pieceOf({ ids, spelling, ends, text }: Run, at: number): Buffer {
   return spelling === null ? text.subarray(at === 0 ? 0 : ends[at - 1], ends[at]) : spelling.bytesOf(ids[at]!)!;
+}
+
+/** How many tokens are the same in both, with the same text, from these positions on. */
+export function sharedTokens(a: Run, aAt: number, b: Run, bAt: number): number {
+  const most = Math.min(a.ids.length - aAt, b.ids.length - bAt);
+  const isAlike = a.spelling !== null && a.spelling === b.spelling;
+  let shared = 0;
+  while (
+    shared < most &&
+    a.ids[aAt + shared] === b.ids[bAt + shared] &&
+    (isAlike || pieceOf(a, aAt + shared).equals(pieceOf(b, bAt + shared)))
+  )
+    shared++;
+  return shared;
 }

@@ -1,6 +1,7 @@
 import type { ListNode } from '../../../kit/linked-list.ts';
 import type { Mark } from './mark.ts';
-import type { Run, Spelling, TextShared } from './run.ts';
+import type { TextShared, TokenPieces } from '../tokens/pieces.ts';
+import { type Run, pieceOf } from './run.ts';
 
 /** A position that is in use: its node is not removed, and it is updated when the node is split. */
 export interface Place {
@@ -23,7 +24,8 @@ const NODE_BYTES = 450;
 /** Of each array: V8's objects for it and its buffer, and what the allocator adds. */
 const ARRAY_BYTES = 208;
 
-const NO_WORDS = new Int32Array(0);
+const NO_IDS = new Int32Array(0);
+const NO_ENDS = new Uint32Array(0);
 const NO_TEXT = Buffer.alloc(0);
 const NONE: readonly TreeNode[] = [];
 
@@ -41,10 +43,10 @@ export class TreeNode implements Run {
   places: Place[] | null = null;
   /** Its place in the order of use. */
   use: ListNode<TreeNode> | null = null;
-  spelling: Spelling | null = null;
-  ids: Int32Array = NO_WORDS;
+  spelling: TokenPieces | null = null;
+  ids: Int32Array = NO_IDS;
   /** `ends` and `text` are empty if the tokens are spelled. */
-  ends: Int32Array = NO_WORDS;
+  ends: Uint32Array = NO_ENDS;
   text: Buffer = NO_TEXT;
   logprobs: Float64Array | null = null;
   #children: Children | null = null;
@@ -75,8 +77,7 @@ export class TreeNode implements Run {
 
   /** The text of token `at`. */
   pieceAt(at: number): Buffer {
-    if (this.spelling !== null) return this.spelling.bytesOf(this.ids[at]!)!;
-    return this.text.subarray(this.textBefore(at), this.textBefore(at + 1));
+    return pieceOf(this, at);
   }
 
   /** The first byte of its text; -1: its first token has none. */
@@ -115,11 +116,11 @@ export class TreeNode implements Run {
     this.logprobs = logprobs?.slice(from, to) ?? null;
     this.spelling = spelling;
     this.isSampled = isSampled;
-    this.ends = NO_WORDS;
+    this.ends = NO_ENDS;
     this.text = NO_TEXT;
     if (spelling !== null) return;
     const cut = from === 0 ? 0 : ends[from - 1]!;
-    this.ends = Int32Array.from(ends.subarray(from, to), (end) => end - cut);
+    this.ends = Uint32Array.from(ends.subarray(from, to), (end) => end - cut);
     // Memory of its own: a part of Node's pool of buffers would keep all of that pool.
     const own = Buffer.allocUnsafeSlow((to === 0 ? 0 : ends[to - 1]!) - cut);
     text.copy(own, 0, cut);
@@ -211,7 +212,7 @@ function sharedBytes(piece: Buffer, text: Buffer, textAt: number): number {
 }
 
 /** How many tokens end within the first `bytes` bytes: ends only grow. */
-export function tokensWithin(ends: Int32Array | Uint32Array, bytes: number): number {
+export function tokensWithin(ends: Uint32Array, bytes: number): number {
   let low = 0;
   let high = ends.length;
   while (low < high) {
