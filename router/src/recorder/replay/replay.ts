@@ -5,6 +5,7 @@ import { CHAT_PATH } from '../../engines/dialects/calls.ts';
 import { chatIds, withoutRefused } from '../../engines/dialects/chat.ts';
 import { dialectOf } from '../../engines/dialects/dialects.ts';
 import { readChat } from '../thread/read/read-chat.ts';
+import { commonLength } from '../thread/tokens/ids.ts';
 import { Caller, type CallerAnswer } from './caller.ts';
 import type { RecordedCall, RecordedSample } from './recording.ts';
 
@@ -129,21 +130,14 @@ function compare(recorded: readonly RecordedSample[], now: readonly (readonly nu
   }
   const first = told.find((sample) => missing.has(sample));
   if (first === undefined) return { kind: 'same' };
-  const other = left.toSorted((a, b) => differsAt(first.ids, b) - differsAt(first.ids, a))[0] ?? [];
-  const at = differsAt(first.ids, other);
+  const other = left.toSorted((a, b) => commonLength(first.ids, b) - commonLength(first.ids, a))[0] ?? [];
+  const at = commonLength(first.ids, other);
   return { kind: 'different', turn: first.turn, at, recorded: first.ids[at] ?? -1, now: other[at] ?? -1 };
 }
 
 /** A truncated sample is the beginning of the new one. */
 const isSame = ({ ids, isCut }: RecordedSample, now: readonly number[]): boolean =>
-  differsAt(ids, now) === ids.length && (isCut || now.length === ids.length);
-
-/** How many tokens are the same. */
-function differsAt(a: readonly number[], b: readonly number[]): number {
-  let at = 0;
-  while (at < a.length && at < b.length && a[at] === b[at]) at++;
-  return at;
-}
+  commonLength(ids, now) === ids.length && (isCut || now.length === ids.length);
 
 /** Lets so many in at once, first come first. */
 class Room {

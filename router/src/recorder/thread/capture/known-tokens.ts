@@ -1,5 +1,6 @@
 import { type AlignedTokens, alignIds, alignPrompt, alignSampled, alignUnseen } from '../tokens/align.ts';
 import type { TurnWriter } from '../store/writer.ts';
+import { joinedIds } from '../tokens/ids.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { exactIds } from '../tree/exact-prefix.ts';
 import { findIds } from '../tree/find-text.ts';
@@ -245,13 +246,16 @@ export class KnownTokens {
     // Only here, because it needs an encoding: the caller trains on these tokens. Without known ones it was just done.
     const again = known.ids.length === 0 ? rest : await this.tokenizer.encode(text, true);
     if (!again.every((id, i) => id === (known.ids[i] ?? rest[i - known.ids.length]))) this.counts.retokenized++;
-    const length = known.ids.length + rest.length;
+    const ids = joinedIds(known.ids, rest);
+    const [logprobs, mask] = [new Float64Array(ids.length), new Uint8Array(ids.length)];
+    logprobs.set(known.logprobs);
+    mask.set(known.mask);
     let isAmbiguous = continued !== null && (continued.isAmbiguous || found.isAmbiguous);
     for (let turn = continued?.end ?? null; turn !== null; turn = turn.parent) isAmbiguous ||= turn.isAmbiguous;
     return {
-      ids: joined(new Int32Array(length), known.ids, rest),
-      logprobs: joined(new Float64Array(length), known.logprobs, []),
-      mask: joined(new Uint8Array(length), known.mask, []),
+      ids,
+      logprobs,
+      mask,
       isAmbiguous,
       drift: isLost ? { kind: 'lost', at: continued?.keeps ?? 0 } : null,
     };
@@ -269,15 +273,4 @@ function rootOf({ node }: Place): TreeNode {
   let root = node;
   while (root.parent !== null) root = root.parent;
   return root;
-}
-
-/** @param both as long as both together */
-function joined<A extends Int32Array | Float64Array | Uint8Array>(
-  both: A,
-  a: ArrayLike<number>,
-  b: ArrayLike<number>,
-): A {
-  both.set(a);
-  both.set(b, a.length);
-  return both;
 }

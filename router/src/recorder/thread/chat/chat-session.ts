@@ -2,7 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { TurnIds } from '../capture/turn-id.ts';
 import { Unreadable } from '../../../generation/delta.ts';
 import type { KeptTensors } from '../read/tensors.ts';
-import { type Tokenizer, encodeRest } from '../tokens/tokenizer.ts';
+import { commonLength, joinedIds } from '../tokens/ids.ts';
+import { type Tokenizer, encodeRest, textOfIds } from '../tokens/tokenizer.ts';
 import type { Drift, Turn } from '../../shared/turn.ts';
 import { tokenFields } from '../turn-tokens.ts';
 import type { AskedVersion } from '../../../weights/version-spans.ts';
@@ -16,7 +17,6 @@ import { type Message, weightOf } from '../read/message.ts';
 import type { ChatSample } from '../read/read-chat.ts';
 import { Repeats } from './repeats.ts';
 import { type ChatTurn, SessionTree, idsUpTo } from './session-tree.ts';
-import { commonLength, textOfIds } from './tokens-text.ts';
 
 /** What sessions have in common. */
 export interface ChatRules {
@@ -115,7 +115,7 @@ export class ChatSession {
       const ids = Int32Array.from(await encodeRest(tokenizer, made.text));
       const kind = unmatched ?? made.drift;
       const drift = kind === null ? null : { kind, at: made.keeps };
-      return { ...common, prompt: { ...made, ids, drift }, promptIds: joined(before.subarray(0, made.keeps), ids) };
+      return { ...common, prompt: { ...made, ids, drift }, promptIds: joinedIds(before.subarray(0, made.keeps), ids) };
     }
     const all = Int32Array.from(await tokenizer.encode(made.text, false));
     return { ...common, prompt: this.#afresh(before, all, made.text, made.drift, unmatched), promptIds: all };
@@ -286,7 +286,7 @@ export class ChatSession {
     const added = request.messages.slice(parent?.depth ?? 0);
     const keys = added.map((each) => messageKey(each, this.#rules.equality));
     const isAfresh = parent === null || turn.keeps < parent.keeps + parent.ids.length;
-    const ids = isAfresh && parent !== null ? joined(idsUpTo(parent).subarray(0, turn.keeps), turn.ids) : turn.ids;
+    const ids = isAfresh && parent !== null ? joinedIds(idsUpTo(parent).subarray(0, turn.keeps), turn.ids) : turn.ids;
     const text = await textOfIds(this.#rules.tokenizer, ids);
     this.#add(this.#chatTurn(turn, parent, added, keys, sample, text, isAfresh, request), request);
     return true;
@@ -361,11 +361,4 @@ function given({ prompt, promptIds }: OpenTurn, sample: ChatSample): Prompt {
     throw new Unreadable(`the engine read ${count} tokens where there are ${sent.length}`);
   }
   return prompt!;
-}
-
-function joined(a: Int32Array, b: Int32Array): Int32Array {
-  const both = new Int32Array(a.length + b.length);
-  both.set(a);
-  both.set(b, a.length);
-  return both;
 }

@@ -1,9 +1,8 @@
 import { type TensorHead, safetensorsHead } from '../export/safetensors-head.ts';
 import { type Trajectory, isExact } from '../export/trajectory.ts';
 import { asNumbers } from '../logprobs.ts';
-import type { Tokenizer } from '../tokens/tokenizer.ts';
+import { type Tokenizer, textOfIds } from '../tokens/tokenizer.ts';
 import type { ExpertsReader } from './experts-rows.ts';
-import { textOfIds } from './tokens-text.ts';
 
 /** What a caller says of the samples that it wants. */
 export interface SamplesWish {

@@ -2,9 +2,8 @@ import type { ChoiceDelta, ChoicesAnswer } from '../../../engines/dialects/choic
 import { type VersionSpan, type TopTokens, Unreadable, logprobOf } from '../../../generation/delta.ts';
 import { markOf } from '../../shared/experts-cutter.ts';
 import type { Message, ToolCall } from './message.ts';
-import { type Sampled, tokenIds } from './sampled.ts';
+import { type Sampled, tokenIds, topTokens } from './sampled.ts';
 import { indexerOf } from './tensors.ts';
-import { topTokens } from './top-tokens.ts';
 import { namedSpans } from '../../../weights/version-spans.ts';
 
 /** A choice of a response: the sampled tokens, and the message. */

@@ -1,9 +1,8 @@
 import type { GenerateDelta } from '../../../engines/dialects/generate.ts';
 import { Unreadable, logprobOf, type VersionSpan } from '../../../generation/delta.ts';
 import { markOf } from '../../shared/experts-cutter.ts';
-import { type Sampled, tokenIds } from './sampled.ts';
+import { type Sampled, tokenIds, topTokens } from './sampled.ts';
 import { indexerOf } from './tensors.ts';
-import { topTokens } from './top-tokens.ts';
 import { namedSpans } from '../../../weights/version-spans.ts';
 
 /** The samples of SGLang's `/generate`: of a whole response, or of the received events of a stream. */

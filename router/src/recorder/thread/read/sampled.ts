@@ -25,6 +25,14 @@ export interface Sampled extends NamedSpans {
   readonly top?: readonly TopTokens[];
 }
 
+/**
+ * @param places the likeliest tokens for each sampled token
+ * @param count of sampled tokens: with another number of places it is not known which token each belongs to
+ */
+export function topTokens(places: readonly TopTokens[], count: number): Pick<Sampled, 'top'> {
+  return places.length !== count || places.every(({ length }) => length === 0) ? {} : { top: places };
+}
+
 /** The ids of an engine. Other JSON values are refused: as ids they would be wrong without notice. */
 export function tokenIds(values: readonly unknown[]): Int32Array {
   const ids = Int32Array.from(values as readonly number[]);

@@ -15,6 +15,17 @@ export interface Tokenizer {
   readonly after: readonly number[];
 }
 
+/** The text of ids, stop tokens and all. */
+export async function textOfIds({ pieces, decode }: Tokenizer, ids: Int32Array): Promise<string> {
+  const bytes: Buffer[] = [];
+  for (const id of ids) {
+    const own = pieces.bytesOf(id);
+    if (own === null) return decode([...ids]);
+    bytes.push(own);
+  }
+  return Buffer.concat(bytes).toString('utf8');
+}
+
 /** The ids of a text that goes on after other tokens. */
 export async function encodeRest(tokenizer: Tokenizer, text: string): Promise<readonly number[]> {
   if (text === '') return [];

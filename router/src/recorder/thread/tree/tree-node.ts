@@ -1,5 +1,6 @@
 import type { ListNode } from '../../../kit/linked-list.ts';
 import type { Mark } from './mark.ts';
+import { commonLength } from '../tokens/ids.ts';
 import type { TextShared, TokenPieces } from '../tokens/pieces.ts';
 import { type Run, pieceOf } from './run.ts';
 
@@ -62,11 +63,7 @@ export class TreeNode implements Run {
 
   /** How many of its tokens are those of `ids` from `done` on. */
   sharedIds(ids: Int32Array, done: number): number {
-    const own = this.ids;
-    const limit = Math.min(own.length, ids.length - done);
-    let shared = 0;
-    while (shared < limit && own[shared] === ids[done + shared]) shared++;
-    return shared;
+    return commonLength(this.ids, ids.subarray(done));
   }
 
   /** Bytes of text before token `at`. */
