@@ -187,12 +187,8 @@ export class KnownTokens {
     const { end: start, continued } = prompt;
     const { ids, text, spans } = sampled;
     const id = this.#writer.ids.next(continued?.end.turn ?? null);
-    let version = -1;
-    for (const span of spans) {
-      if (span.version !== null) version = Math.max(version, forest.versions.ordinalOf(span.version));
-    }
     // Without a version: eviction goes by the age of tokens, and these are new.
-    if (version < 0) version = forest.versions.newest;
+    const version = forest.versions.newestOf(spans) ?? forest.versions.newest;
     const owner = facts.session === '' ? (continued?.end.owner ?? null) : forest.session(rootOf(start), facts.session);
     const session = facts.session || (continued?.end.session ?? id);
     const index = continued === null ? 0 : continued.end.index + 1;

@@ -183,10 +183,7 @@ export class Restore {
       const sampled = alignedAnswer(this.#tokenizer, ids.subarray(asked), turn);
       const logprobs = turn.logprobs.slice(asked);
       const versions = turn.versions.map((span) => ({ ...span, from: span.from - asked, to: span.to - asked }));
-      let version = -1;
-      for (const { version: name } of versions) {
-        if (name !== null) version = Math.max(version, forest.versions.ordinalOf(name));
-      }
+      const version = forest.versions.newestOf(versions) ?? -1;
       const isAmbiguous = turn.isAmbiguous === true;
       const placed = {
         id,

@@ -1,3 +1,4 @@
+import type { VersionSpan } from '../../../generation/delta.ts';
 import { KnownSession } from './known-session.ts';
 import { Mark, type MarkKind, type TurnEnd } from './mark.ts';
 import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
@@ -359,6 +360,12 @@ class Versions {
   /** The newest seen; -1 before any. */
   newest = -1;
   readonly #named = new Map<string, number>();
+
+  /** Of the newest version that these spans name; null: they name none. */
+  newestOf(spans: readonly VersionSpan[]): number | null {
+    const named = spans.flatMap(({ version }) => (version === null ? [] : this.ordinalOf(version)));
+    return named.length === 0 ? null : Math.max(...named);
+  }
 
   ordinalOf(version: string): number {
     if (/^\d{1,15}$/.test(version)) {
