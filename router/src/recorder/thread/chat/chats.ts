@@ -83,8 +83,7 @@ export class Chats {
     const chat = this.#sessions.get(name);
     if (chat !== undefined) {
       chat.isRemoved = true;
-      this.#bytes -= chat.bytes;
-      this.#sessions.delete(name);
+      this.#drop(name, chat);
     }
     this.#lost.add(name);
     this.#removed.add(name);
@@ -97,9 +96,13 @@ export class Chats {
     const chat = this.#sessions.get(name);
     if (chat === undefined) return true;
     if (chat.open > 0) return false;
+    this.#drop(name, chat);
+    return true;
+  }
+
+  #drop(name: string, chat: ChatSession): void {
     this.#bytes -= chat.bytes;
     this.#sessions.delete(name);
-    return true;
   }
 
   /** Which sessions have lost turns is not known. */
@@ -187,9 +190,7 @@ export class Chats {
   #trim(): void {
     for (const [name, chat] of this.#sessions) {
       if (this.#bytes <= this.#memoryBytes) return;
-      if (chat.open > 0) continue;
-      this.#bytes -= chat.bytes;
-      this.#sessions.delete(name);
+      if (chat.open === 0) this.#drop(name, chat);
     }
   }
 }

@@ -42,7 +42,7 @@ export class SessionTree {
   }
 
   add(turn: ChatTurn): void {
-    (turn.parent?.children ?? this.roots).push(turn);
+    this.addBeside(turn);
     this.turns.set(turn.id, turn);
   }
 
