@@ -4,7 +4,7 @@ import { asNumbers } from '../logprobs.ts';
 import type { LearnedVersion } from '../../../weights/version-spans.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
-import { TokenForest } from '../tree/forest.ts';
+import { type ForestCounts, TokenForest } from '../tree/forest.ts';
 import { idsTo } from '../tree/path.ts';
 import type { SessionName } from '../../shared/turn.ts';
 import { KnownTokens, type CaptureCounts, type TextTokens } from './known-tokens.ts';
@@ -48,13 +48,10 @@ export interface OpenAnswer {
   readonly isText: boolean;
 }
 
-export interface CaptureStats extends CaptureCounts {
+export interface CaptureStats extends CaptureCounts, ForestCounts {
   readonly nodes: number;
   readonly bytes: number;
   readonly trees: number;
-  readonly evictedNodes: number;
-  readonly collectedNodes: number;
-  readonly evictedLiveTurns: number;
   /** Turns that were loaded from the store. */
   readonly restored: number;
   /** Responses that could not be read, or have other prompts than the request. */
