@@ -3,19 +3,18 @@ import { REASONS, type Role, type Worker } from '../../fleet/worker.ts';
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
 import type { Timing } from '../durations.ts';
 import type { Meters, WorkerMeters } from '../meters.ts';
-import { type MetricSpec, type Sample, counter, gauge, one, sums } from './spec.ts';
+import { type MetricSpec, type Sample, counter, gauge, one, perUrl, perWorker, summaries } from './spec.ts';
 
-const timing = (name: string, help: string, read: (of: WorkerMeters) => Timing): MetricSpec => ({
-  name,
-  type: 'summary',
-  help,
-  labels: ['worker'],
-  read: ({ meters }: { meters: Meters }) =>
-    sums(
-      name,
-      Array.from(meters.byWorker, ([worker, of]) => [{ worker }, read(of)] as const),
-    ),
-});
+const timing = (name: string, help: string, read: (of: WorkerMeters) => Timing): MetricSpec =>
+  summaries(name, help, ['worker'], ({ meters }) =>
+    Array.from(meters.byWorker, ([worker, of]) => [{ worker }, read(of)] as const),
+  );
+
+export const health = perWorker((_, { isHealthy }) => Number(isHealthy));
+export const breakerState = perWorker(
+  ({ breakers }, worker) => ({ closed: 0, open: 1, half_open: 2 })[breakers.stateOf(worker)],
+);
+export const inFlight = perWorker(({ fleet }, worker) => fleet.load(worker));
 
 const discovered = (discovery: Discovery | null, read: (discovery: Discovery) => number): Sample[] =>
   discovery === null ? [] : one(read(discovery));
@@ -53,18 +52,8 @@ export const fleetMetrics: readonly MetricSpec[] = [
   gauge('turnout_discovered_workers', 'Registered workers that --service-discovery found.', ({ found }) =>
     discovered(found.discovery, ({ workerCount }) => workerCount),
   ),
-  gauge(
-    'turnout_worker_in_flight',
-    'Requests in flight at a worker.',
-    ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: fleet.load(w) })),
-    ['worker'],
-  ),
-  gauge(
-    'turnout_worker_healthy',
-    '1 for a worker that passed its last health checks.',
-    ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(w.isHealthy) })),
-    ['worker'],
-  ),
+  gauge('turnout_worker_in_flight', 'Requests in flight at a worker.', inFlight, ['worker']),
+  gauge('turnout_worker_healthy', '1 for a worker that passed its last health checks.', health, ['worker']),
   gauge(
     'turnout_worker_not_serving',
     `1 for each reason for which a worker gets no new requests: ${Object.keys(REASONS).join(', ')}.`,
@@ -72,16 +61,9 @@ export const fleetMetrics: readonly MetricSpec[] = [
       fleet.workers.flatMap((w) => w.reasonNames().map((reason) => ({ labels: { worker: w.url, reason }, value: 1 }))),
     ['worker', 'reason'],
   ),
-  gauge(
-    'turnout_worker_breaker_state',
-    "A worker's circuit breaker: 0 closed, 1 open, 2 half-open.",
-    ({ fleet, breakers }) =>
-      fleet.workers.map((w) => ({
-        labels: { worker: w.url },
-        value: { closed: 0, open: 1, half_open: 2 }[breakers.stateOf(w)],
-      })),
-    ['worker'],
-  ),
+  gauge('turnout_worker_breaker_state', "A worker's circuit breaker: 0 closed, 1 open, 2 half-open.", breakerState, [
+    'worker',
+  ]),
   counter(
     'turnout_breaker_panics_total',
     'Times that a failing worker was not ejected, because too many others were (--max-ejected-percent).',
@@ -90,14 +72,13 @@ export const fleetMetrics: readonly MetricSpec[] = [
   gauge(
     'turnout_worker_stalled',
     '1 for a worker that has open event streams and sent nothing on any of them for 30 s.',
-    ({ fleet, stalls }) =>
-      fleet.workers.map((w) => ({ labels: { worker: w.url }, value: Number(stalls.isStalled(w)) })),
+    perWorker(({ stalls }, worker) => Number(stalls.isStalled(worker))),
     ['worker'],
   ),
   gauge(
     'turnout_worker_connections',
     'Open connections to a worker, idle ones included.',
-    ({ fleet }) => fleet.workers.map((w) => ({ labels: { worker: w.url }, value: w.pool.openCount })),
+    perWorker((_, { pool }) => pool.openCount),
     ['worker'],
   ),
   counter(
@@ -114,13 +95,13 @@ export const fleetMetrics: readonly MetricSpec[] = [
   counter(
     'turnout_worker_failed_attempts_total',
     'Attempts at a worker that failed before a response.',
-    ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.failedAttempts })),
+    perUrl(({ failedAttempts }) => failedAttempts),
     ['worker'],
   ),
   counter(
     'turnout_worker_cut_answers_total',
     'Responses that a worker truncated after their first byte.',
-    ({ meters }) => [...meters.byWorker].map(([worker, m]) => ({ labels: { worker }, value: m.cut })),
+    perUrl(({ cut }) => cut),
     ['worker'],
   ),
   timing(

@@ -1,25 +1,26 @@
-import type { Role, Worker } from '../../fleet/worker.ts';
+import type { Role } from '../../fleet/worker.ts';
 import type { RouteMeters } from '../peer-meters.ts';
-import { breakerTransitions } from './fleet.ts';
-import { type MetricSources, type MetricSpec, type Sample, buckets, counter, gauge, one, sums } from './spec.ts';
+import { breakerState, breakerTransitions, health, inFlight } from './fleet.ts';
+import {
+  type MetricSources,
+  type MetricSpec,
+  type Sample,
+  counter,
+  gauge,
+  histogram,
+  histograms,
+  one,
+  perUrl,
+  perWorker,
+  summaries,
+} from './spec.ts';
 
 /** Whose metric names are served beside the router's own (`--metrics-compat`). */
 export type MetricsPeer = 'sglang' | 'vllm';
 
-const STATES = { closed: 0, open: 1, half_open: 2 } as const;
-
-const workers =
-  (read: (sources: MetricSources, worker: Worker) => number) =>
-  (sources: MetricSources): Sample[] =>
-    sources.fleet.workers.map((worker) => ({ labels: { worker: worker.url }, value: read(sources, worker) }));
-
-const health = workers((_, worker) => Number(worker.isHealthy));
-const breakerState = workers(({ breakers }, worker) => STATES[breakers.stateOf(worker)]);
-
-type PerRoute = (route: string, of: RouteMeters) => readonly Sample[];
 const routes =
-  (read: PerRoute) =>
-  ({ peers }: MetricSources): Sample[] =>
+  <T = Sample>(read: (route: string, of: RouteMeters) => readonly T[]) =>
+  ({ peers }: MetricSources): T[] =>
     [...(peers?.routes ?? [])].flatMap(([route, of]) => read(route, of));
 
 /** Keys of `counts` are two words. */
@@ -69,19 +70,17 @@ const vllm: readonly MetricSpec[] = [
     routes((route, { exhausted }) => positive([{ labels: { route }, value: exhausted }])),
     ['route'],
   ),
-  {
-    name: 'vllm_router_generate_duration_seconds',
-    type: 'histogram',
-    help: 'Seconds from the request head to the end of the response.',
-    read: ({ meters }) => buckets('vllm_router_generate_duration_seconds', meters.duration),
-  },
-  {
-    name: 'vllm_router_request_duration_seconds',
-    type: 'histogram',
-    help: 'Seconds from the request head to the end of the response, by route.',
-    labels: ['route'],
-    read: routes((route, { duration }) => buckets('vllm_router_request_duration_seconds', duration, { route })),
-  },
+  histogram(
+    'vllm_router_generate_duration_seconds',
+    'Seconds from the request head to the end of the response.',
+    ({ meters }) => meters.duration,
+  ),
+  histograms(
+    'vllm_router_request_duration_seconds',
+    'Seconds from the request head to the end of the response, by route.',
+    ['route'],
+    routes((route, { duration }) => [[{ route }, duration] as const]),
+  ),
   counter(
     'vllm_router_policy_decisions_total',
     'Choices by policy and worker.',
@@ -91,11 +90,7 @@ const vllm: readonly MetricSpec[] = [
   counter(
     'vllm_router_processed_requests_total',
     'Responses by worker.',
-    ({ meters }) =>
-      Array.from(meters.byWorker, ([worker, { byStatusClass }]) => ({
-        labels: { worker },
-        value: byStatusClass.reduce((sum, count) => sum + count, 0),
-      })),
+    perUrl(({ byStatusClass }) => byStatusClass.reduce((sum, count) => sum + count, 0)),
     ['worker'],
   ),
   counter('vllm_router_cb_outcomes_total', 'Outcomes that count for the circuit breaker of a worker.', outcomes, [
@@ -113,12 +108,7 @@ const vllm: readonly MetricSpec[] = [
   ]),
   gauge('vllm_router_worker_health', '1 for a worker that passed its last health checks.', health, ['worker']),
   gauge('vllm_router_active_workers', 'Registered workers.', ({ fleet }) => one(fleet.workers.length)),
-  gauge(
-    'vllm_router_running_requests',
-    'Requests in flight at a worker.',
-    workers(({ fleet }, worker) => fleet.load(worker)),
-    ['worker'],
-  ),
+  gauge('vllm_router_running_requests', 'Requests in flight at a worker.', inFlight, ['worker']),
 ];
 
 const pairNames: readonly MetricSpec[] = [
@@ -128,15 +118,12 @@ const pairNames: readonly MetricSpec[] = [
     routes((route, { pairDuration }) => positive([{ labels: { route }, value: pairDuration.count }])),
     ['route'],
   ),
-  {
-    name: 'vllm_router_pd_request_duration_seconds',
-    type: 'histogram',
-    help: 'Seconds from the request head to the end of the response, for pairs, by route.',
-    labels: ['route'],
-    read: routes((route, { pairDuration }) =>
-      pairDuration.count === 0 ? [] : buckets('vllm_router_pd_request_duration_seconds', pairDuration, { route }),
-    ),
-  },
+  histograms(
+    'vllm_router_pd_request_duration_seconds',
+    'Seconds from the request head to the end of the response, for pairs, by route.',
+    ['route'],
+    routes((route, { pairDuration }) => (pairDuration.count === 0 ? [] : [[{ route }, pairDuration] as const])),
+  ),
   ...(['prefill', 'decode'] as const).flatMap((role) => [
     counter(
       `vllm_router_pd_${role}_requests_total`,
@@ -175,32 +162,26 @@ const sglang: readonly MetricSpec[] = [
     ['status_code', 'error_code'],
   ),
   gauge('smg_http_connections_active', 'Open client connections.', ({ ports }) => one(ports.data.connections.size)),
-  {
-    name: 'smg_http_request_duration_seconds',
-    type: 'histogram',
-    help: 'Seconds from the request head to the end of the response, by path.',
-    labels: ['method', 'path'],
-    read: routes((path, { duration }) =>
-      buckets('smg_http_request_duration_seconds', duration, { method: methodOf(path), path }),
-    ),
-  },
+  histograms(
+    'smg_http_request_duration_seconds',
+    'Seconds from the request head to the end of the response, by path.',
+    ['method', 'path'],
+    routes((path, { duration }) => [[{ method: methodOf(path), path }, duration] as const]),
+  ),
   counter(
     'smg_router_requests_total',
     'Requests that engines responded to, by model, endpoint and whether the response was a stream.',
     routes((route, { answered }) => pairs(answered, ['model', 'streaming'], { ...http, endpoint: endpointOf(route) })),
     ['router_type', 'backend_type', 'connection_mode', 'endpoint', 'model', 'streaming'],
   ),
-  {
-    name: 'smg_router_request_duration_seconds',
-    type: 'histogram',
-    help: 'Seconds from the request head to the end of the response, by endpoint.',
-    labels: ['router_type', 'backend_type', 'connection_mode', 'endpoint'],
-    read: routes((route, { duration }) =>
-      route === 'other'
-        ? []
-        : buckets('smg_router_request_duration_seconds', duration, { ...http, endpoint: endpointOf(route) }),
+  histograms(
+    'smg_router_request_duration_seconds',
+    'Seconds from the request head to the end of the response, by endpoint.',
+    ['router_type', 'backend_type', 'connection_mode', 'endpoint'],
+    routes((route, { duration }) =>
+      route === 'other' ? [] : [[{ ...http, endpoint: endpointOf(route) }, duration] as const],
     ),
-  },
+  ),
   counter(
     'smg_router_upstream_responses_total',
     "Engines' responses by status and error code.",
@@ -220,12 +201,7 @@ const sglang: readonly MetricSpec[] = [
     ['worker_type', 'connection_mode'],
   ),
   gauge('smg_worker_health', '1 for a worker that passed its last health checks.', health, ['worker']),
-  gauge(
-    'smg_worker_requests_active',
-    'Requests in flight at a worker.',
-    workers(({ fleet }, worker) => fleet.load(worker)),
-    ['worker'],
-  ),
+  gauge('smg_worker_requests_active', 'Requests in flight at a worker.', inFlight, ['worker']),
   gauge('smg_worker_cb_state', 'Circuit breaker of a worker: 0 closed, 1 open, 2 half-open.', breakerState, ['worker']),
   counter('smg_worker_cb_outcomes_total', 'Outcomes that count for the circuit breaker of a worker.', outcomes, [
     'worker',
@@ -234,13 +210,13 @@ const sglang: readonly MetricSpec[] = [
   gauge(
     'smg_worker_cb_consecutive_failures',
     'Failed responses of a worker in a row.',
-    workers(({ peers }, { url }) => Math.max(0, -(peers?.inRow.get(url) ?? 0))),
+    perWorker(({ peers }, { url }) => Math.max(0, -(peers?.inRow.get(url) ?? 0))),
     ['worker'],
   ),
   gauge(
     'smg_worker_cb_consecutive_successes',
     'Successful responses of a worker in a row.',
-    workers(({ peers }, { url }) => Math.max(0, peers?.inRow.get(url) ?? 0)),
+    perWorker(({ peers }, { url }) => Math.max(0, peers?.inRow.get(url) ?? 0)),
     ['worker'],
   ),
   counter(
@@ -259,17 +235,12 @@ const sglang: readonly MetricSpec[] = [
     ),
     ['worker_type', 'endpoint'],
   ),
-  {
-    name: 'smg_worker_retry_backoff_seconds',
-    type: 'summary',
-    help: 'Time waited before retries, by the number of the retry.',
-    labels: ['attempt'],
-    read: ({ peers }) =>
-      sums(
-        'smg_worker_retry_backoff_seconds',
-        Array.from(peers?.waits ?? [], ([attempt, of]) => [{ attempt }, of] as const),
-      ),
-  },
+  summaries(
+    'smg_worker_retry_backoff_seconds',
+    'Time waited before retries, by the number of the retry.',
+    ['attempt'],
+    ({ peers }) => Array.from(peers?.waits ?? [], ([attempt, of]) => [{ attempt }, of] as const),
+  ),
   counter(
     'smg_http_rate_limit_total',
     'Requests by the decision of the limits.',

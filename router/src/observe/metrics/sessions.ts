@@ -1,12 +1,4 @@
-import type { Meters, WorkerMeters } from '../meters.ts';
-import { type MetricSpec, type Sample, buckets, counter, each, gauge, one } from './spec.ts';
-
-/** @param read null: not known, so there is no sample */
-const byWorker = (meters: Meters, read: (of: WorkerMeters) => number | null): Sample[] =>
-  [...meters.byWorker].flatMap(([worker, of]) => {
-    const value = read(of);
-    return value === null ? [] : [{ labels: { worker }, value }];
-  });
+import { type MetricSpec, type Sample, counter, each, gauge, histograms, one, perUrl } from './spec.ts';
 
 /** @param counts by value; the last one has all larger values */
 function countBuckets(name: string, counts: Float64Array | undefined): Sample[] {
@@ -36,14 +28,12 @@ export const sessionMetrics: readonly MetricSpec[] = [
     ({ homes }) => each('reason', homes.movesByReason),
     ['reason'],
   ),
-  {
-    name: 'turnout_held_seconds',
-    type: 'histogram',
-    help: 'Seconds that requests were held before they got a worker, for requests that were held at all, by the reason of their last hold: workers_full, weight_swap, or the reason of the policy.',
-    labels: ['reason'],
-    read: ({ meters }) =>
-      [...meters.held].flatMap(([reason, times]) => buckets('turnout_held_seconds', times, { reason })),
-  },
+  histograms(
+    'turnout_held_seconds',
+    'Seconds that requests were held before they got a worker, for requests that were held at all, by the reason of their last hold: workers_full, weight_swap, or the reason of the policy.',
+    ['reason'],
+    ({ meters }) => Array.from(meters.held, ([reason, times]) => [{ reason }, times] as const),
+  ),
   {
     name: 'turnout_session_snapshot_lag',
     type: 'histogram',
@@ -53,28 +43,25 @@ export const sessionMetrics: readonly MetricSpec[] = [
   counter(
     'turnout_prompt_tokens_total',
     'Prompt tokens by worker, from responses with token counts (usage, meta_info).',
-    ({ meters }) => byWorker(meters, ({ promptTokens }) => promptTokens),
+    perUrl(({ promptTokens }) => promptTokens),
     ['worker'],
   ),
   counter(
     'turnout_cached_tokens_total',
     'Prompt tokens that were in the KV cache of the worker, from responses that report it; no sample of a worker that reports none.',
-    ({ meters }) => byWorker(meters, ({ cachedTokens }) => cachedTokens),
+    perUrl(({ cachedTokens }) => cachedTokens),
     ['worker'],
   ),
   counter(
     'turnout_cacheable_prompt_tokens_total',
     'Prompt tokens by worker, from responses that report how many of them were in the KV cache.',
-    ({ meters }) =>
-      byWorker(meters, ({ cachedTokens, cacheablePromptTokens }) =>
-        cachedTokens === null ? null : cacheablePromptTokens,
-      ),
+    perUrl(({ cachedTokens, cacheablePromptTokens }) => (cachedTokens === null ? null : cacheablePromptTokens)),
     ['worker'],
   ),
   counter(
     'turnout_output_tokens_total',
     'Output tokens by worker, from responses with token counts (usage, meta_info).',
-    ({ meters }) => byWorker(meters, ({ outputTokens }) => outputTokens),
+    perUrl(({ outputTokens }) => outputTokens),
     ['worker'],
   ),
 ];

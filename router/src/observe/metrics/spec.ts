@@ -6,8 +6,9 @@ import type { Breakers } from '../../fleet/breakers.ts';
 import type { Discovery } from '../../fleet/discover/kubernetes.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { StallWatch } from '../../fleet/stall-watch.ts';
+import type { Worker } from '../../fleet/worker.ts';
 import type { Histogram, Timing } from '../durations.ts';
-import type { Meters, PolicyCounts } from '../meters.ts';
+import type { Meters, PolicyCounts, WorkerMeters } from '../meters.ts';
 import type { PeerMeters } from '../peer-meters.ts';
 
 type Labels = Record<string, string>;
@@ -117,25 +118,61 @@ export const counter = (name: string, help: string, read: Read, labels: readonly
 
 export const gauge = (...parts: Parameters<typeof counter>): MetricSpec => ({ ...counter(...parts), type: 'gauge' });
 
-export const histogram = (name: string, help: string, of: (sources: MetricSources) => Histogram): MetricSpec => ({
+export const histogram = (name: string, help: string, of: (sources: MetricSources) => Histogram): MetricSpec =>
+  histograms(name, help, [], (sources) => [[{}, of(sources)]]);
+
+/** A histogram for each of these labels. */
+export const histograms = (
+  name: string,
+  help: string,
+  labels: readonly string[],
+  read: (sources: MetricSources) => Iterable<readonly [Labels, Histogram]>,
+): MetricSpec => ({
   name,
   type: 'histogram',
   help,
-  read: (sources) => buckets(name, of(sources)),
+  labels,
+  read: (sources) => Array.from(read(sources)).flatMap(([own, of]) => buckets(name, of, own)),
 });
+
+/** Summaries without quantiles: with the sum and the count of each, `rate` gives means over any time. */
+export const summaries = (
+  name: string,
+  help: string,
+  labels: readonly string[],
+  read: (sources: MetricSources) => Iterable<readonly [Labels, Pick<Timing, 'sumSecs' | 'count'>]>,
+): MetricSpec => ({
+  name,
+  type: 'summary',
+  help,
+  labels,
+  read: (sources) =>
+    Array.from(read(sources)).flatMap(([own, { sumSecs, count }]) => [
+      { metricName: `${name}_sum`, labels: own, value: sumSecs },
+      { metricName: `${name}_count`, labels: own, value: count },
+    ]),
+});
+
+/** A sample for each worker of the fleet. */
+export const perWorker =
+  (read: (sources: MetricSources, worker: Worker) => number): Read =>
+  (sources) =>
+    sources.fleet.workers.map((worker) => ({ labels: { worker: worker.url }, value: read(sources, worker) }));
+
+/** A sample for each URL of a worker that was ever there. @param read null: not known, so there is no sample */
+export const perUrl =
+  (read: (of: WorkerMeters) => number | null): Read =>
+  ({ meters }) =>
+    [...meters.byWorker].flatMap(([worker, of]) => {
+      const value = read(of);
+      return value === null ? [] : [{ labels: { worker }, value }];
+    });
 
 export const one = (value: number): Sample[] => [{ labels: {}, value }];
 export const each = <K extends string>(label: string, entries: Iterable<[K, number]>): Sample[] =>
   Array.from(entries, ([key, value]) => ({ labels: { [label]: key }, value }));
 
-/** A summary without quantiles: with the sum and the count of each, `rate` gives means over any time. */
-export const sums = (name: string, timings: Iterable<readonly [Labels, Pick<Timing, 'sumSecs' | 'count'>]>): Sample[] =>
-  Array.from(timings).flatMap(([labels, { sumSecs, count }]) => [
-    { metricName: `${name}_sum`, labels, value: sumSecs },
-    { metricName: `${name}_count`, labels, value: count },
-  ]);
-
-export function buckets(name: string, histogram: Histogram, labels: Labels = {}): Sample[] {
+function buckets(name: string, histogram: Histogram, labels: Labels): Sample[] {
   let total = 0;
   const samples: Sample[] = histogram.bounds.map((le, i) => {
     total += histogram.counts[i]!;

@@ -1,4 +1,4 @@
-import { type MetricSpec, type SwapCounters, buckets, counter, each, gauge, one } from './spec.ts';
+import { type MetricSpec, type SwapCounters, counter, each, gauge, histograms, one } from './spec.ts';
 
 const read =
   (make: (counters: SwapCounters) => ReturnType<MetricSpec['read']>): MetricSpec['read'] =>
@@ -33,12 +33,12 @@ export const swapMetrics: readonly MetricSpec[] = [
     ),
     ['engine', 'stage'],
   ),
-  {
-    name: 'turnout_swap_duration_seconds',
-    type: 'histogram',
-    help: 'Seconds of a weight swap of a single engine, during which it gets no new requests: from the gate to the end.',
-    read: read(({ swapTimes }) => buckets('turnout_swap_duration_seconds', swapTimes)),
-  },
+  histograms(
+    'turnout_swap_duration_seconds',
+    'Seconds of a weight swap of a single engine, during which it gets no new requests: from the gate to the end.',
+    [],
+    ({ swaps }) => (swaps === null ? [] : [[{}, swaps.counters.swapTimes]]),
+  ),
   gauge(
     'turnout_swap_waiting_requests',
     'Requests that wait in the router because the weights of their engine are being replaced.',
