@@ -44,10 +44,7 @@ export class Tracing implements Observer {
 
   /** Its attempt begins. */
   placed(x: Exchange): void {
-    const known = x.state(this.#traced);
-    // No entry after the first attempt: the request is not sampled.
-    if (known === null && x.attempts > 0) return;
-    const traced = known ?? this.#begin(x);
+    const traced = this.#tracedOf(x);
     if (traced === null) return;
     const { originMs } = traced;
     const nowMs = performance.now();
@@ -83,9 +80,7 @@ export class Tracing implements Observer {
   }
 
   finished(x: Exchange): void {
-    const known = x.state(this.#traced);
-    if (known === null && x.attempts > 0) return;
-    const traced = known ?? this.#begin(x);
+    const traced = this.#tracedOf(x);
     if (traced === null) return;
     const { request, attempt, originMs } = traced;
     const endMs = x.endMs!;
@@ -104,7 +99,11 @@ export class Tracing implements Observer {
     return this.export.close();
   }
 
-  /** @returns null: the request is not sampled */
+  /** @returns null: the request is not sampled: it has no entry after its first attempt */
+  #tracedOf(x: Exchange): Traced | null {
+    return x.state(this.#traced) ?? (x.attempts > 0 ? null : this.#begin(x));
+  }
+
   #begin(x: Exchange): Traced | null {
     const header = x.head.get('traceparent');
     const parent = header === undefined ? null : readParent(header);
