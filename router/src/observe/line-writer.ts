@@ -1,3 +1,5 @@
+import { cameWithin } from '../kit/came-within.ts';
+
 export interface LineTarget {
   write(text: string): Promise<void>;
   /** For the last lines of a process. */
@@ -42,13 +44,7 @@ export class LineWriter {
 
   /** Resolves when all lines are written, or after `ms`. */
   async flush(ms: number): Promise<void> {
-    if (this.#writing === null) return;
-    let timer: NodeJS.Timeout | undefined;
-    const enough = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, ms);
-    });
-    await Promise.race([this.#writing, enough]);
-    clearTimeout(timer);
+    if (this.#writing !== null) await cameWithin(ms, this.#writing);
   }
 
   /** Writes the remaining lines, when the process ends. */

@@ -1,7 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ServerOptions as Http2Options } from 'node:http2';
 import { hostname } from 'node:os';
-import { setTimeout as delay } from 'node:timers/promises';
 import {
   Server,
   ServerCredentials,
@@ -14,6 +13,7 @@ import { serverCertificates } from '../config/certificates.ts';
 import type { Config } from '../config/options.ts';
 import { findAccess } from '../fleet/discover/kube-access.ts';
 import type { Discovery } from '../fleet/discover/kubernetes.ts';
+import { cameWithin } from '../kit/came-within.ts';
 import type { Logger } from '../observe/log.ts';
 import { healthService } from './health.ts';
 import { Leader } from './leader.ts';
@@ -95,10 +95,7 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
   const close = async (): Promise<void> => {
     await leader?.close();
     for (const request of active) request.release();
-    await Promise.race([
-      new Promise((resolve) => picker.tryShutdown(resolve)),
-      delay(STREAM_END_MS, undefined, { ref: false }),
-    ]);
+    await cameWithin(STREAM_END_MS, new Promise((resolve) => picker.tryShutdown(resolve)));
     picker.forceShutdown();
     health.forceShutdown();
   };

@@ -1,4 +1,5 @@
 import type { Exchange, Seam } from '../exchange.ts';
+import { cameWithin } from '../kit/came-within.ts';
 import type { ExchangeView } from '../phases/exchange-view.ts';
 import type { Label } from './engine-label.ts';
 import type { EngineWeights, LoadStage, WeightSource } from './engine-weights.ts';
@@ -201,11 +202,7 @@ export class VersionBrackets {
   settled(): Promise<unknown> | null {
     if (this.#open.size === 0) return null;
     this.#labels.hurry();
-    let timer: NodeJS.Timeout | undefined;
-    const patience = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, PATIENCE_MS);
-    });
-    return Promise.race([Promise.all(this.#open), patience]).finally(() => clearTimeout(timer));
+    return cameWithin(PATIENCE_MS, Promise.all(this.#open));
   }
 
   async #complete(bracket: Bracket, asked: Promise<readonly Label[]>, recorded: Promise<unknown>): Promise<void> {

@@ -1,6 +1,6 @@
 import { type IncomingMessage, request as requestPlain } from 'node:http';
 import { type RequestOptions, request as requestTls } from 'node:https';
-import { setTimeout as delay } from 'node:timers/promises';
+import { cameWithin } from '../../kit/came-within.ts';
 import type { KubeAccess } from './kube-access.ts';
 
 /** The API server sent an error. */
@@ -79,15 +79,9 @@ async function open(access: KubeAccess, path: string, options: AskOptions): Prom
 
 /** Credentials may come from a command that hangs. */
 async function credentials(access: KubeAccess, withinMs: number): Promise<RequestOptions> {
-  const came = new AbortController();
-  const tooLate = delay(withinMs, undefined, { signal: came.signal }).then(() => {
-    throw new Error(`no credentials within ${withinMs / 1000} s`);
-  });
-  try {
-    return await Promise.race([access.options(), tooLate]);
-  } finally {
-    came.abort();
-  }
+  const options = access.options();
+  if (await cameWithin(withinMs, options)) return options;
+  throw new Error(`no credentials within ${withinMs / 1000} s`);
 }
 
 /** What the API server responds with to a GET, or to another method. Rejects with a `KubeError` for its errors. */

@@ -9,6 +9,7 @@ import {
   TracerProvider,
 } from '@opentelemetry/sdk-trace';
 import { version } from '../../config/version.ts';
+import { cameWithin } from '../../kit/came-within.ts';
 import type { Logger } from '../log.ts';
 
 /** Spans that are not sent yet, including the batch in flight: about 4 MB. */
@@ -62,10 +63,10 @@ export class SpanExport {
   }
 
   async close(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const limit = new Promise<void>((resolve) => (timer = setTimeout(resolve, CLOSE_MS)));
-    await Promise.race([this.#provider.shutdown().catch(() => {}), limit]);
-    clearTimeout(timer);
+    await cameWithin(
+      CLOSE_MS,
+      this.#provider.shutdown().catch(() => {}),
+    );
   }
 
   #limited(batches: SpanProcessor): SpanProcessor {

@@ -1,6 +1,6 @@
-import { setTimeout as delay } from 'node:timers/promises';
 import type { BuiltIns } from '../../plugins/definition.ts';
 import type { Config } from '../../config/options.ts';
+import { cameWithin } from '../../kit/came-within.ts';
 import { RouterError } from '../../kit/errors.ts';
 import type { Exchange } from '../../exchange.ts';
 import type { Logger } from '../../observe/log.ts';
@@ -212,7 +212,7 @@ export class Recorder {
   async close(): Promise<void> {
     clearInterval(this.#timer);
     this.restarts.close();
-    const isLate = await Promise.race([this.#end(), delay(CLOSE_MS, true, { ref: false })]);
+    const isLate = !(await cameWithin(CLOSE_MS, this.#end()));
     const { lost } = this.thread;
     const { waiting: lostEnds } = this.#ends;
     const { lastError: error, place: store } = this.#state;

@@ -1,4 +1,5 @@
 import { bufferOf } from '../../kit/bytes.ts';
+import { cameWithin } from '../../kit/came-within.ts';
 import type { TurnFacts } from './capture/known-tokens.ts';
 import type { ExpertsFiles } from './capture/experts-files.ts';
 
@@ -134,11 +135,7 @@ const WAIT_MS = 250;
 
 /** Waits until responses are recorded. @returns whether one of them still is not */
 export async function areLate(recorded: readonly Promise<void>[]): Promise<boolean> {
-  if (recorded.length === 0) return false;
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<boolean>((resolve) => (timer = setTimeout(resolve, WAIT_MS, true)));
-  const all = Promise.all(recorded).then(() => false);
-  return Promise.race([all, late]).finally(() => clearTimeout(timer));
+  return recorded.length > 0 && !(await cameWithin(WAIT_MS, Promise.all(recorded)));
 }
 
 function joined(pieces: readonly Uint8Array[]): Buffer {

@@ -1,5 +1,6 @@
 import type { RedisArgument } from '@redis/client';
 import { backoff } from '../../../kit/backoff.ts';
+import { cameWithin } from '../../../kit/came-within.ts';
 import { StoreAway } from './store.ts';
 
 /**
@@ -108,16 +109,7 @@ function reasonOf(error: unknown): string {
 }
 
 async function inTime<T>(promise: Promise<T>, ms: number, onLate = (): void => {}): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => {
-      reject(new Error(`the store has not answered for ${ms / 1000} s`));
-      onLate();
-    }, ms);
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
+  if (await cameWithin(ms, promise)) return promise;
+  onLate();
+  throw new Error(`the store has not answered for ${ms / 1000} s`);
 }

@@ -1,0 +1,10 @@
+/** Waits for a promise, but not longer than this. @returns whether it has resolved. Rejects as it does. */
+export async function cameWithin(ms: number, promise: Promise<unknown>): Promise<boolean> {
+  const late = Promise.withResolvers<boolean>();
+  const timer = setTimeout(late.resolve, ms, false);
+  try {
+    return await Promise.race([promise.then(() => true), late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
