@@ -51,7 +51,7 @@ export function cacheAware({ fleet, options }: PolicyContext): Policy {
   /** Adds the workers that have most of the path, at least `wanted` if so many have a part of it. */
   const addHolders = (path: Uint32Array, wanted: number): void => {
     const found: Worker[] = [];
-    index.holders(path, path.length, wanted, (slot, blocks) => {
+    index.holders(path, wanted, (slot, blocks) => {
       const worker = listed.at(slot);
       if (worker === null) return false;
       if (!compared.includes(worker)) {

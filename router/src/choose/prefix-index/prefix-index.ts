@@ -59,8 +59,9 @@ export class PrefixIndex {
     return this.#entries.weight(this.#tenureOf(slot));
   }
 
-  /** How many of the first `count` blocks the slot has, from the first one on. Changes nothing. */
-  match(slot: number, hashes: Uint32Array, count = hashes.length): number {
+  /** How many of these blocks the slot has, from the first one on. Changes nothing. */
+  match(slot: number, hashes: Uint32Array): number {
+    const count = hashes.length;
     const entries = this.#entries;
     const tenure = this.#tenureOf(slot);
     // Most slots have either no block of a prompt or all of them.
@@ -78,17 +79,17 @@ export class PrefixIndex {
   }
 
   /**
-   * The slots that have the most of the first `count` blocks: those with the most come first, and of those with the same
+   * The slots that have the most of these blocks: those with the most come first, and of those with the same
    * part the latest. A part that more than `MAX_HOLDERS` slots have shows some of them, the next time others.
    *
    * @param wanted the search ends when so many were counted
    * @param visit is given the number of blocks, and returns whether the slot counts
    */
-  holders(hashes: Uint32Array, count: number, wanted: number, visit: (slot: number, blocks: number) => boolean): void {
+  holders(hashes: Uint32Array, wanted: number, visit: (slot: number, blocks: number) => boolean): void {
     const found = this.#found;
     found.length = 0;
     let counted = 0;
-    for (let end = count; end > 0 && counted < wanted && found.length < MAX_HOLDERS;) {
+    for (let end = hashes.length; end > 0 && counted < wanted && found.length < MAX_HOLDERS;) {
       // All slots with a block have those before it, so a binary search finds the last one that further slots have.
       let known = 0;
       while (known < end) {
@@ -105,10 +106,10 @@ export class PrefixIndex {
   }
 
   /** Adds the missing blocks of a path and makes all of it the most recently used. Known blocks keep their weight. */
-  insert(slot: number, hashes: Uint32Array, count = hashes.length, weightPerUnit = 1): void {
+  insert(slot: number, hashes: Uint32Array, weightPerUnit = 1): void {
     const entries = this.#entries;
     // Of a path that exceeds the index, only the beginning is kept.
-    const kept = Math.min(count, this.#maxBlocks);
+    const kept = Math.min(hashes.length, this.#maxBlocks);
     if (kept === 0) return;
     const tenure = this.#beginTenure(slot);
     let before = HEAD;

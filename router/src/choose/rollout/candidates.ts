@@ -64,7 +64,7 @@ export class Candidates {
     const most = found.length + HOLDERS;
     let part = 0;
     let begin = 0;
-    this.#index.holders(blocks, blocks.length, HOLDERS, (slot, length) => {
+    this.#index.holders(blocks, HOLDERS, (slot, length) => {
       const worker = this.#listed.at(slot);
       if (worker === null) return false;
       if (found.includes(worker)) return true;

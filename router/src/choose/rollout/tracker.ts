@@ -120,9 +120,7 @@ export class RolloutTracker {
     const { slot } = state.worker;
     const { blocks, tokensPerByte } = prompt;
     const isHome = session !== null && session.home === state && this.#index.has(slot, session.entry);
-    const tokens = isHome
-      ? session.contextTokens
-      : unitsOf(this.#index.match(slot, blocks, blocks.length)) * tokensPerByte;
+    const tokens = isHome ? session.contextTokens : unitsOf(this.#index.match(slot, blocks)) * tokensPerByte;
     return Math.min(tokens, promptTokens - 1);
   }
 
@@ -337,7 +335,7 @@ export class RolloutTracker {
     const { blocks, tokensPerByte } = prompt;
     // The tokens after the prompt go first: what is added last is evicted last, and a prompt outlives what follows.
     if (entry !== 0) this.#index.add(worker.slot, entry, Math.max(0, moreTokens));
-    this.#index.insert(worker.slot, blocks, blocks.length, tokensPerByte);
+    this.#index.insert(worker.slot, blocks, tokensPerByte);
     this.#index.trim(worker.slot, capacityTokens);
   }
 
