@@ -9,6 +9,7 @@ import { after, before, describe, test } from 'node:test';
 import { KvIndex } from '../../src/choose/kv-index/kv-index.ts';
 import { rootOf } from '../../src/choose/kv-index/token-chain.ts';
 import { type KvEventFeed, type KvLoss, openKvEventFeed } from '../../src/engines/kv-events-feed.ts';
+import { kvMatch } from '../harness/kv-match.ts';
 import { call, open } from './call.ts';
 import { startSglang, startVllm, type Engine } from './engines.ts';
 import { whyNoEngines } from './installed.ts';
@@ -74,7 +75,7 @@ for (const { kind, start, reset, blockSize } of engines) {
     }
 
     const wholeBlocks = (tokens: number): number => Math.floor(tokens / blockSize) * blockSize;
-    const matched = (slot: number, tokens: number[]): number => index.match(slot, Int32Array.from(tokens));
+    const matched = (slot: number, tokens: number[]): number => kvMatch(index, slot, Int32Array.from(tokens));
 
     test('a prompt and its answer are known, block by block, as the engine itself finds them', async () => {
       const prompt = promptOf(1);
@@ -95,9 +96,9 @@ for (const { kind, start, reset, blockSize } of engines) {
       await ask(prompt, { cache_salt: 'one' });
       const one = rootOf(null, 'one');
       const tokenIds = Int32Array.from(prompt);
-      await until('it is known', SOON_MS, () => index.match(0, tokenIds, one) === wholeBlocks(prompt.length));
+      await until('it is known', SOON_MS, () => kvMatch(index, 0, tokenIds, one) === wholeBlocks(prompt.length));
       assert.equal(matched(0, prompt), 0);
-      assert.equal(index.match(0, tokenIds, rootOf(null, 'two')), 0);
+      assert.equal(kvMatch(index, 0, tokenIds, rootOf(null, 'two')), 0);
     });
 
     test('a subscriber that joins later gets the earlier events', async () => {

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { kvMatch } from '../../../test/harness/kv-match.ts';
 import type { BlocksRemoved, BlocksStored } from '../../engines/kv-events.ts';
 import { KvIndex } from './kv-index.ts';
 import { tierCredits, tierOf } from './slot-blocks.ts';
@@ -40,18 +41,18 @@ const prompt = Int32Array.of(1, 2, 3, 4, 5, 6, 7);
 test('whole blocks from the start of a prompt match, as far as they are cached', () => {
   const index = new KvIndex();
   index.stored(0, stored([far, far + 1n], [1, 2, 3, 4]));
-  assert.equal(index.match(0, prompt), 4);
+  assert.equal(kvMatch(index, 0, prompt), 4);
   index.stored(0, stored([far + 2n], [5, 6], { parent: far + 1n }));
-  assert.equal(index.match(0, prompt), 6);
-  assert.equal(index.match(0, prompt.subarray(0, 5)), 4);
-  assert.equal(index.match(0, prompt.subarray(0, 1)), 0);
-  assert.equal(index.match(0, Int32Array.of(1, 2, 3, 5)), 2);
-  assert.equal(index.match(0, Int32Array.of(3, 4, 5, 6)), 0, 'a block without what stands before it');
-  assert.equal(index.match(1, prompt), 0);
+  assert.equal(kvMatch(index, 0, prompt), 6);
+  assert.equal(kvMatch(index, 0, prompt.subarray(0, 5)), 4);
+  assert.equal(kvMatch(index, 0, prompt.subarray(0, 1)), 0);
+  assert.equal(kvMatch(index, 0, Int32Array.of(1, 2, 3, 5)), 2);
+  assert.equal(kvMatch(index, 0, Int32Array.of(3, 4, 5, 6)), 0, 'a block without what stands before it');
+  assert.equal(kvMatch(index, 1, prompt), 0);
   index.removed(0, removed([far + 1n]));
-  assert.equal(index.match(0, prompt), 2, 'what comes after a gap does not count');
+  assert.equal(kvMatch(index, 0, prompt), 2, 'what comes after a gap does not count');
   index.cleared(0);
-  assert.equal(index.match(0, prompt), 0);
+  assert.equal(kvMatch(index, 0, prompt), 0);
 });
 
 test('handles of different engines have nothing to do with each other', () => {
@@ -59,7 +60,7 @@ test('handles of different engines have nothing to do with each other', () => {
   index.stored(0, stored([far], [1, 2]));
   index.stored(1, stored([far], [3, 4]));
   index.removed(1, removed([far]));
-  assert.equal(index.match(0, prompt), 2);
+  assert.equal(kvMatch(index, 0, prompt), 2);
 });
 
 test('handles that differ beyond what a double holds are different', () => {
@@ -67,7 +68,7 @@ test('handles that differ beyond what a double holds are different', () => {
   index.stored(0, stored([far, far + 1n], [1, 2, 3, 4]));
   index.removed(0, removed([far]));
   index.stored(0, stored([far + 2n], [1, 2]));
-  assert.equal(index.match(0, prompt), 4);
+  assert.equal(kvMatch(index, 0, prompt), 4);
 });
 
 test('blocks whose parent is unknown are left out and counted', () => {
@@ -84,12 +85,12 @@ test('a block of two copies is there until both are gone', () => {
   index.stored(0, stored([1n], [1, 2]));
   index.stored(0, stored([1n], [1, 2]));
   index.removed(0, removed([1n]));
-  assert.equal(index.match(0, prompt), 2);
+  assert.equal(kvMatch(index, 0, prompt), 2);
   index.removed(0, removed([1n]));
   index.removed(0, removed([1n]));
-  assert.equal(index.match(0, prompt), 0);
+  assert.equal(kvMatch(index, 0, prompt), 0);
   index.stored(0, stored([1n], [1, 2]));
-  assert.equal(index.match(0, prompt), 2, 'a removal too many is not remembered');
+  assert.equal(kvMatch(index, 0, prompt), 2, 'a removal too many is not remembered');
 });
 
 test('what lies outside of the GPU counts less, and what lies in several places counts by the best', () => {
@@ -97,13 +98,13 @@ test('what lies outside of the GPU counts less, and what lies in several places 
   index.stored(0, stored([1n, 2n], [1, 2, 3, 4]));
   // Copies come without tokens: the handle says what they are.
   index.stored(0, stored([2n], [], { medium: 'CPU' }));
-  assert.equal(index.match(0, prompt), 4);
+  assert.equal(kvMatch(index, 0, prompt), 4);
   index.removed(0, removed([2n]));
-  assert.equal(index.match(0, prompt), 2 + 2 * 0.8);
+  assert.equal(kvMatch(index, 0, prompt), 2 + 2 * 0.8);
   index.stored(0, stored([3n], [5, 6], { parent: 2n, medium: 'STORAGE' }));
-  assert.equal(index.match(0, prompt), 2 + 2 * 0.8 + 2 * 0.3);
+  assert.equal(kvMatch(index, 0, prompt), 2 + 2 * 0.8 + 2 * 0.3);
   index.removed(0, removed([2n], { medium: 'CPU' }));
-  assert.equal(index.match(0, prompt), 2);
+  assert.equal(kvMatch(index, 0, prompt), 2);
 });
 
 test("engines' names of memories", () => {
@@ -121,11 +122,11 @@ test('adapters, salts and images keep prompts apart', () => {
   index.stored(0, stored([1n], [1, 2], { lora: 'a' }));
   index.stored(1, stored([1n], [1, 2], { salt: 's' }));
   index.stored(2, stored([1n, 2n], [1, 2, 3, 4], { extraKeys: [null, 'image'] }));
-  const matched = [0, 1, 2].map((slot) => index.match(slot, prompt));
+  const matched = [0, 1, 2].map((slot) => kvMatch(index, slot, prompt));
   assert.deepEqual(matched, [0, 0, 2]);
-  assert.equal(index.match(0, prompt, rootOf('a', null)), 2);
-  assert.equal(index.match(0, prompt, rootOf('b', null)), 0);
-  assert.equal(index.match(1, prompt, rootOf(null, 's')), 2);
+  assert.equal(kvMatch(index, 0, prompt, rootOf('a', null)), 2);
+  assert.equal(kvMatch(index, 0, prompt, rootOf('b', null)), 0);
+  assert.equal(kvMatch(index, 1, prompt, rootOf(null, 's')), 2);
 });
 
 test('of several cache groups the one of whole prompts is followed', () => {
@@ -133,26 +134,26 @@ test('of several cache groups the one of whole prompts is followed', () => {
   const window = { group: 1, groupKind: 'sliding_window' };
   const full = { group: 0, groupKind: 'full_attention' };
   index.stored(0, stored([1n], [1, 2], window));
-  assert.equal(index.match(0, prompt), 2, 'as long as there is no other');
+  assert.equal(kvMatch(index, 0, prompt), 2, 'as long as there is no other');
   index.stored(0, stored([1n, 2n], [1, 2, 3, 4], full));
   index.stored(0, stored([3n], [5, 6], { ...window, parent: 2n }));
-  assert.equal(index.match(0, prompt), 4);
+  assert.equal(kvMatch(index, 0, prompt), 4);
   index.removed(0, removed([1n], { group: 1 }));
-  assert.equal(index.match(0, prompt), 4);
+  assert.equal(kvMatch(index, 0, prompt), 4);
   index.removed(0, removed([1n], { group: 0 }));
-  assert.equal(index.match(0, prompt), 0);
+  assert.equal(kvMatch(index, 0, prompt), 0);
 });
 
 test('parts of blocks are left out; an engine that comes back with other blocks is believed', () => {
   const index = new KvIndex();
   index.stored(0, stored([1n], [1, 2, 3]));
   index.stored(0, stored([2n], [4], { parent: 1n }));
-  assert.deepEqual([index.match(0, prompt), index.stateOf(0).unplaced], [3, 1]);
+  assert.deepEqual([kvMatch(index, 0, prompt), index.stateOf(0).unplaced], [3, 1]);
   index.stored(0, stored([3n], [1, 2, 3, 4]));
-  assert.equal(index.match(0, prompt), 4);
+  assert.equal(kvMatch(index, 0, prompt), 4);
   index.drop(0);
   index.stored(0, stored([3n], [1, 2]));
-  assert.equal(index.match(0, prompt), 2);
+  assert.equal(kvMatch(index, 0, prompt), 2);
 });
 
 test('several slots at once, whatever their blocks', () => {
@@ -247,7 +248,7 @@ test('it matches as a naive model does', () => {
         index.matchAll(slots, tokenIds, out, root);
         assert.deepEqual([...out], expected);
         assert.deepEqual(
-          slots.map((slot) => index.match(slot, tokenIds, root)),
+          slots.map((slot) => kvMatch(index, slot, tokenIds, root)),
           expected,
         );
       }

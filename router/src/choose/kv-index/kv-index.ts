@@ -90,14 +90,6 @@ export class KvIndex {
     this.#slots[slot] = undefined;
   }
 
-  /** @returns how many of the first tokens are cached there, in whole blocks, weighted by `tierCredits` */
-  match(slot: number, tokenIds: Int32Array, root: Root = baseRoot): number {
-    const held = this.#slots[slot];
-    if (held === undefined || held.size === 0) return 0;
-    this.#ask(root);
-    return this.#walk(held, tokenIds);
-  }
-
   /** `matchAll` for a prompt with this adapter and the client's salt, to which the router may add. */
   matchPrompt(
     slots: ArrayLike<number>,
@@ -113,7 +105,10 @@ export class KvIndex {
     for (let i = 0; i < slots.length; i++) out[i] = Math.max(out[i]!, this.#found[i]!);
   }
 
-  /** `match` for several slots at once: each block is hashed once, and only as far as any slot matches. */
+  /**
+   * Sets in `out`, for each slot, how many of the first tokens are cached there, in whole blocks, weighted by `tierCredits`. Each block is hashed
+   * once, and only as far as any slot matches.
+   */
   matchAll(slots: ArrayLike<number>, tokenIds: Int32Array, out: Float64Array, root: Root = baseRoot): void {
     out.fill(0, 0, slots.length);
     let doneSize = 0;
@@ -127,7 +122,8 @@ export class KvIndex {
         }
       }
       if (blockSize > tokenIds.length) return;
-      this.#ask(root);
+      this.#chain.start(root);
+      this.#hashed = 0;
       for (let i = 0; i < slots.length; i++) {
         const held = this.#slots[slots[i]!];
         if (held?.blockSize === blockSize) out[i] = this.#walk(held, tokenIds);
@@ -141,11 +137,6 @@ export class KvIndex {
     const held = this.#slots[slot];
     if (held === undefined) return { blocks: 0, unplaced: 0, blockSize: 0, bytes: 0 };
     return { blocks: held.size, unplaced: held.unplaced, blockSize: held.blockSize, bytes: held.bytes };
-  }
-
-  #ask(root: Root): void {
-    this.#chain.start(root);
-    this.#hashed = 0;
   }
 
   /** From the first block on, as far as the slot has it. Hashes computed for another slot are reused. */
