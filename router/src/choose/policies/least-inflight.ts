@@ -9,9 +9,14 @@ export function leastInflight({ fleet }: PolicyContext): Policy {
   return {
     needs: 'nothing',
     choose: (_x, workers) => ties.least(workers, load).alone,
-    costs(_x, workers, costs) {
-      for (let i = 0; i < workers.length; i++) costs[i] = load(workers[i]!);
-    },
-    explain: (_x, workers) => workers.map((worker) => ({ worker: worker.url, terms: { load: load(worker) } })),
+    ...rankedBy(load),
   };
 }
+
+/** A policy that goes by the load alone. */
+export const rankedBy = (load: (worker: Worker) => number): Pick<Policy, 'costs' | 'explain'> => ({
+  costs(_x, workers, costs) {
+    for (let i = 0; i < workers.length; i++) costs[i] = load(workers[i]!);
+  },
+  explain: (_x, workers) => workers.map((worker) => ({ worker: worker.url, terms: { load: load(worker) } })),
+});

@@ -1,5 +1,6 @@
 import type { Worker } from '../../fleet/worker.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
+import { rankedBy } from './least-inflight.ts';
 
 /**
  * Picks two different workers at random and chooses the one with fewer requests: by the router's own counts and, with
@@ -18,9 +19,6 @@ export function powerOfTwo({ fleet, random }: PolicyContext): Policy {
       const b = workers[second]!;
       return (load(b) < load(a) ? b : a).alone;
     },
-    costs(_x, workers, costs) {
-      for (let i = 0; i < workers.length; i++) costs[i] = load(workers[i]!);
-    },
-    explain: (_x, workers) => workers.map((worker) => ({ worker: worker.url, terms: { load: load(worker) } })),
+    ...rankedBy(load),
   };
 }
