@@ -1,4 +1,4 @@
-import type { PlacedRequest, Placer, StateKey } from '../placed-request.ts';
+import type { PlacedRequest, Placer, StateKey, Waiting } from '../placed-request.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { MAX_TIMER_MS } from '../kit/clock.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
@@ -77,26 +77,19 @@ export class HoldQueue {
 
   /** Held exchanges by reason. */
   counts(): Map<string, number> {
-    const counts = new Map<string, number>();
-    for (const { held } of this.#all()) {
-      for (const { waiting } of held) {
-        const { reason } = waiting!;
-        counts.set(reason, (counts.get(reason) ?? 0) + 1);
-      }
-    }
-    return counts;
+    return new Map(Array.from(this.#byReason(), ([reason, waits]) => [reason, waits.length]));
   }
 
   /** Since when the oldest exchange of each reason is held (monotonic ms). */
   oldestMs(): Map<string, number> {
-    const oldest = new Map<string, number>();
-    for (const { held } of this.#all()) {
-      for (const { waiting } of held) {
-        const { reason, sinceMs } = waiting!;
-        oldest.set(reason, Math.min(oldest.get(reason) ?? Infinity, sinceMs));
-      }
-    }
-    return oldest;
+    const first = (waits: readonly Waiting[]): number =>
+      waits.reduce((ms, { sinceMs }) => Math.min(ms, sinceMs), Infinity);
+    return new Map(Array.from(this.#byReason(), ([reason, waits]) => [reason, first(waits)]));
+  }
+
+  #byReason(): Map<string, Waiting[]> {
+    const waits = [...this.#all()].flatMap(({ held }) => Array.from(held, ({ waiting }) => waiting!));
+    return Map.groupBy(waits, ({ reason }) => reason);
   }
 
   sizeOf(holder: Placer): number {
