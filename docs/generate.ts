@@ -97,11 +97,11 @@ function metricsPage(): string {
     ...ofPlugin('radix-tree', 'gauge', Object.values(treeGauges)),
     ...ofPlugin('radix-tree', 'counter', [...Object.values(treeCounters), ...Object.values(treeFailures)]),
     ...ofPlugin('chat-sessions', 'counter', Object.values(chatMetrics)),
-    ...feedMetrics.map(({ name, type, label, help }) => [
+    ...feedMetrics.map(({ name, type, labels = [], help }) => [
       `\`${name}\``,
       type,
       'feed',
-      label === '' ? help : `${help} Label: \`${label}\`.`,
+      labels.length === 0 ? help : `${help} Label: ${listed(labels)}.`,
     ]),
   ];
   const peerRows = Object.entries(peerMetrics).flatMap(([peer, table]) =>

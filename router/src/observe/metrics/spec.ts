@@ -97,26 +97,28 @@ export interface TrajectoryCounters {
   readonly sentEarly: number;
 }
 
-export interface MetricSpec {
+export interface MetricSpec<Sources = MetricSources> {
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram' | 'summary';
   readonly help: string;
   /** Labels of the samples, except `le`. */
   readonly labels?: readonly string[];
-  readonly read: (sources: MetricSources) => Sample[];
+  readonly read: (sources: Sources) => Sample[];
 }
 
 type Read = MetricSpec['read'];
 
-export const counter = (name: string, help: string, read: Read, labels: readonly string[] = []): MetricSpec => ({
-  name,
-  type: 'counter',
-  help,
-  labels,
-  read,
-});
+export const counter = <Sources = MetricSources>(
+  name: string,
+  help: string,
+  read: (sources: Sources) => Sample[],
+  labels: readonly string[] = [],
+): MetricSpec<Sources> => ({ name, type: 'counter', help, labels, read });
 
-export const gauge = (...parts: Parameters<typeof counter>): MetricSpec => ({ ...counter(...parts), type: 'gauge' });
+export const gauge = <Sources = MetricSources>(...parts: Parameters<typeof counter<Sources>>): MetricSpec<Sources> => ({
+  ...counter(...parts),
+  type: 'gauge',
+});
 
 export const histogram = (name: string, help: string, of: (sources: MetricSources) => Histogram): MetricSpec =>
   histograms(name, help, [], (sources) => [[{}, of(sources)]]);

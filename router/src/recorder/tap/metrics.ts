@@ -1,3 +1,5 @@
+import type { Gauge } from 'prom-client';
+import { type MetricSpec, type Sample, one } from '../../observe/metrics/spec.ts';
 import type { PluginMetrics } from '../../plugins/plugin-metrics.ts';
 import type { CaptureStats } from '../thread/capture/capture-calls.ts';
 import type { ChatStats } from '../thread/chat/chat-calls.ts';
@@ -77,24 +79,29 @@ export function addMetrics(
     });
     return (await reading)[count] as number;
   };
-  for (const [count, [name, help]] of Object.entries(gauges)) {
-    const gauge = metrics.gauge({
-      name,
-      help,
-      async collect() {
-        gauge.set(await valueOf(count));
-      },
-    });
-  }
-  for (const [count, [name, help]] of Object.entries(counters)) {
-    const counter = metrics.counter({
-      name,
-      help,
-      async collect() {
-        const value = await valueOf(count);
-        counter.reset();
-        counter.inc(value);
-      },
-    });
-  }
+  const add = (type: 'gauge' | 'counter', table: Table<string>): void => {
+    for (const [count, [name, help]] of Object.entries(table))
+      addMetric(metrics, { type, name, help }, async () => one(await valueOf(count)));
+  };
+  add('gauge', gauges);
+  add('counter', counters);
+}
+
+/** A metric whose samples are read for each page. */
+export function addMetric(
+  metrics: PluginMetrics,
+  { type, name, help, labels: labelNames = [] }: Omit<MetricSpec, 'read'>,
+  read: () => readonly Sample[] | Promise<readonly Sample[]>,
+): void {
+  const settings = {
+    name,
+    help,
+    labelNames: [...labelNames],
+    async collect() {
+      const samples = await read();
+      metric.reset();
+      for (const { labels, value } of samples) metric.inc(labels, value);
+    },
+  };
+  const metric: Pick<Gauge, 'reset' | 'inc'> = type === 'gauge' ? metrics.gauge(settings) : metrics.counter(settings);
 }

@@ -6,7 +6,8 @@ import type { FeedOptions } from '../../shared/feed.ts';
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
 import type { Recorder } from '../recorder.ts';
 import { FeedGate, type GateParts } from './gate.ts';
-import { addFeedMetrics } from './metrics.ts';
+import { feedMetrics } from './metrics.ts';
+import { addMetric } from '../metrics.ts';
 import { feedOptions } from './options.ts';
 import { addFeedRoutes } from './routes.ts';
 
@@ -78,7 +79,7 @@ export const feed = (
     const timer = setInterval(() => void tick(), TICK_MS).unref();
     const { open, ready, leased } = stats;
     log.info({ feed: options.name, open, ready, leased }, 'groups of the feed');
-    addFeedMetrics(metrics, () => ({ stats, held: gate.held }));
+    for (const { read, ...metric } of feedMetrics) addMetric(metrics, metric, () => read({ stats, held: gate.held }));
     return {
       appliesTo: (x: Exchange) => gate.appliesTo(x),
       admit: (x: Exchange) => gate.admit(x),
