@@ -40,7 +40,13 @@ const listing = z.strictObject({
 const turnsPage = z.strictObject({ ...page, tenant, texts: flag.optional() });
 const justTenant = z.strictObject({ tenant });
 
-type Env = { Bindings: { exchange: Exchange } };
+export type Env = { Bindings: { exchange: Exchange } };
+
+/** @returns the tenant whose trajectories are meant; undefined: those of all tenants */
+export function tenantFor(c: Context<Env>, asked: string | undefined): string | undefined {
+  const { exchange } = c.env;
+  return exchange.seesAllTenants ? asked : exchange.tenant;
+}
 
 /**
  * `/trajectories`: what was captured. Where clients have keys each sees, and removes, its own; an admin key is for all of
@@ -49,11 +55,6 @@ type Env = { Bindings: { exchange: Exchange } };
 export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   const routes = app as unknown as Hono<Env>;
 
-  /** @returns the tenant whose trajectories are meant; undefined: those of all tenants */
-  const tenantFor = (c: Context<Env>, asked: string | undefined): string | undefined => {
-    const { exchange } = c.env;
-    return exchange.seesAllTenants ? asked : exchange.tenant;
-  };
   const wrong = (c: Context, problem: string): Response => c.json({ error: problem, code: 'bad_request' }, 400);
   const unknown = (c: Context, session: string): Response =>
     c.json({ error: `No trajectory of session '${session}'`, code: 'session_not_found' }, 404);

@@ -2,12 +2,12 @@ import type { Context, Hono } from 'hono';
 import * as z from 'zod';
 import { boundedKey } from '../../../classify/routing-keys.ts';
 import { checkInput, checkJson } from '../../../config/check-input.ts';
-import type { Exchange } from '../../../exchange.ts';
 import { type ErrorCode, RouterError } from '../../../kit/errors.ts';
 import { MAX_GROUP_SIZE } from '../../shared/feed.ts';
 import type { FeedTake } from '../../thread/feed/feed-calls.ts';
 import { type RecorderThread, storeFailed } from '../recorder-thread.ts';
 import { requireHeld, whileHeld } from './moved.ts';
+import { type Env, tenantFor } from '../routes.ts';
 
 const MAX_LEASE_SECS = 604_800;
 const tenant = z.string().optional();
@@ -44,18 +44,12 @@ const declared = z.strictObject({
     .default([]),
 });
 
-type Env = { Bindings: { exchange: Exchange } };
-
 /**
  * `/feed` and `/groups`, and rewards of sessions. Where clients have keys each gets its own groups; an admin key is for all of them, and
  * `?tenant=` for those of one.
  */
 export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
   const routes = app as unknown as Hono<Env>;
-  const tenantFor = (c: Context<Env>, asked: string | undefined): string | undefined => {
-    const { exchange } = c.env;
-    return exchange.seesAllTenants ? asked : exchange.tenant;
-  };
   /** A client's own; of a client that sees all: the one that it names, or that of requests without a key. */
   const ownTenant = (c: Context<Env>, asked: string | undefined): string => tenantFor(c, asked) ?? '';
 
