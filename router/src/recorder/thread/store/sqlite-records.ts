@@ -1,15 +1,14 @@
-import type { DatabaseSync, StatementSync } from 'node:sqlite';
+import type { StatementSync } from 'node:sqlite';
 import type { RecordChange, RecordTables } from './records.ts';
 
 /** Records in the SQLite file of the turns. */
 export class SqliteRecords implements RecordTables {
   readonly isShared = true;
-  readonly #db: DatabaseSync;
-  readonly #statements = new Map<string, StatementSync>();
+  readonly #prepare: (sql: string) => StatementSync;
   readonly #transaction: (write: () => void) => void;
 
-  constructor(db: DatabaseSync, transaction: (write: () => void) => void) {
-    this.#db = db;
+  constructor(prepare: (sql: string) => StatementSync, transaction: (write: () => void) => void) {
+    this.#prepare = prepare;
     this.#transaction = transaction;
   }
 
@@ -36,16 +35,5 @@ export class SqliteRecords implements RecordTables {
 
   prune(table: string, beforeMs: number): void {
     this.#prepare('DELETE FROM records WHERE tbl = ? AND at_ms < ?').run(table, beforeMs);
-  }
-
-  /** The database is about to close. */
-  close(): void {
-    this.#statements.clear();
-  }
-
-  #prepare(sql: string): StatementSync {
-    let statement = this.#statements.get(sql);
-    if (statement === undefined) this.#statements.set(sql, (statement = this.#db.prepare(sql)));
-    return statement;
   }
 }

@@ -59,7 +59,10 @@ export class SqliteStore implements TrajectoryStore {
     const { db, version } = opened(this.place, isReader);
     this.#db = db;
     this.#file = fileAt(this.place);
-    this.records = new SqliteRecords(db, (write) => this.#transaction(write));
+    this.records = new SqliteRecords(
+      (sql) => this.#prepare(sql),
+      (write) => this.#transaction(write),
+    );
     const problem = versionProblem(version, isReader);
     if (problem !== '') {
       this.#db.close();
@@ -169,7 +172,6 @@ export class SqliteStore implements TrajectoryStore {
 
   close(): void {
     this.#statements.clear();
-    this.records.close();
     this.#db.close();
   }
 
