@@ -32,11 +32,11 @@ function read(path: string): string {
   }
 }
 
-function isRunning(pid: number): boolean {
+export function isRunning(pid: number): boolean {
   try {
     return process.kill(pid, 0);
   } catch (error) {
-    // It runs as another user.
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
+    // EPERM: it belongs to another user.
+    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
   }
 }

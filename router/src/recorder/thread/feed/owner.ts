@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
+import { isRunning } from '../../../config/folder-owner.ts';
 import type { RecordTables } from '../store/records.ts';
 import { feedNow } from './feed-clock.ts';
 
@@ -144,15 +145,6 @@ const taken = ({ owner }: Claim): Error =>
 
 const isSamePlace = (a: ProcessName, b: ProcessName): boolean =>
   a.host === b.host && a.boot === b.boot && a.namespace === b.namespace;
-
-function isRunning(pid: number): boolean {
-  try {
-    return process.kill(pid, 0);
-  } catch (error) {
-    // EPERM: it belongs to another user.
-    return (error as NodeJS.ErrnoException).code !== 'ESRCH';
-  }
-}
 
 function thisProcess(): ProcessName {
   return { host: hostname(), boot: bootId(), namespace: pidNamespace(), pid: process.pid };
