@@ -152,10 +152,7 @@ export class Lifecycle implements WeightJudge {
   async #check(engine: SwapEngine): Promise<Found> {
     await this.#watch(engine);
     const { breaks } = engine;
-    const isThere = await engine.learn(this.#table.timeoutMs).then(
-      () => true,
-      () => false,
-    );
+    const isThere = await this.#isThere(engine);
     const label = this.#parts.labels.of(engine.worker);
     let name = isThere ? await this.#parts.labels.nameOf(engine.worker) : null;
     for (let i = 0; i < MORE_ASKS && isThere && name === null && engine.isLabelled; i++) {
@@ -237,12 +234,16 @@ export class Lifecycle implements WeightJudge {
     if (engine.watch?.isOpen !== true) this.doubt(engine, 'its process is not watched');
   }
 
+  #isThere(engine: SwapEngine): Promise<boolean> {
+    return engine.learn(this.#table.timeoutMs).then(
+      () => true,
+      () => false,
+    );
+  }
+
   async #untilKnown(engine: SwapEngine, signal: AbortSignal): Promise<void> {
     for (let askMs = ASK_MS; ; askMs = Math.min(2 * askMs, MAX_ASK_MS)) {
-      const isKnown = await engine.learn(this.#table.timeoutMs).then(
-        () => true,
-        () => false,
-      );
+      const isKnown = await this.#isThere(engine);
       signal.throwIfAborted();
       if (isKnown) return;
       await delay(askMs, undefined, { signal, ref: false });
