@@ -72,7 +72,8 @@ export class ChoiceEvents {
   }
 }
 
-function answerAt(bytes: Buffer, start: number): ChoicesAnswer {
+/** Throws `Unreadable`. */
+export function answerAt(bytes: Buffer, start: number): ChoicesAnswer {
   const answer = readChoices(bytes, start);
   if (answer === null) throw new Unreadable('it is no JSON object');
   return answer;

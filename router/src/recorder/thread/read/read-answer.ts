@@ -1,11 +1,11 @@
-import { type ChoicesAnswer, readChoices } from '../../../engines/dialects/choices.ts';
+import type { ChoicesAnswer } from '../../../engines/dialects/choices.ts';
 import type { GenerateDelta } from '../../../engines/dialects/generate.ts';
 import type { Dialect } from '../../../generation/dialect.ts';
 import { type Answer, Unreadable } from '../../../generation/delta.ts';
 import { Json } from '../../../kit/json-members.ts';
 import { objectStarts } from '../../../kit/sse.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
-import type { EndedChoices } from './choice-events.ts';
+import { type EndedChoices, answerAt } from './choice-events.ts';
 import { textOf } from './message.ts';
 import { type ChatSample, readChat } from './read-chat.ts';
 import { readGenerate } from './read-generate.ts';
@@ -49,17 +49,16 @@ export function readAnswer(dialect: Dialect, isStream: boolean, bytes: Buffer): 
     return readGenerate(deltas, isStream);
   }
   const events = answers.filter((answer) => answer !== null && answer.error === null) as ChoicesAnswer[];
-  return events.every(({ deltas }) => deltas.length === 0)
-    ? []
-    : readChat(events).map((one) => sampledOf(one, dialect));
+  return samplesOf({ answers: events, others: [] }, dialect);
 }
 
 /** The samples of a stream that have ended, while more of it is awaited; not of `/generate`. Throws `Unreadable`. */
-export function readEndedSamples(dialect: Dialect, { answers, others }: EndedChoices): Sampled[] {
-  const events = answers.filter(({ error }) => error === null);
-  return events.every(({ deltas }) => deltas.length === 0)
-    ? []
-    : besides(others, (ends) => readChat(events, ends)).map((one) => sampledOf(one, dialect));
+export const readEndedSamples = (dialect: Dialect, { answers, others }: EndedChoices): Sampled[] =>
+  samplesOf({ answers: answers.filter(({ error }) => error === null), others }, dialect);
+
+function samplesOf({ answers, others }: EndedChoices, dialect: Dialect): Sampled[] {
+  if (answers.every(({ deltas }) => deltas.length === 0)) return [];
+  return besides(others, (ends) => readChat(answers, ends)).map((one) => sampledOf(one, dialect));
 }
 
 function sampledOf(choice: ChatSample, dialect: Dialect): Sampled {
@@ -77,13 +76,8 @@ function sampledOf(choice: ChatSample, dialect: Dialect): Sampled {
 const samplesIn = (bytes: Buffer): number => Json.list(bytes)?.items().length ?? 1;
 
 /** The received events, or the whole response, of a chat. Events about nothing have no choices. Throws `Unreadable`. */
-export function chatAnswers(isStream: boolean, bytes: Buffer): ChoicesAnswer[] {
-  return jsonStarts(isStream, bytes).map((start) => {
-    const answer = readChoices(bytes, start);
-    if (answer === null) throw new Unreadable('it is no JSON object');
-    return answer;
-  });
-}
+export const chatAnswers = (isStream: boolean, bytes: Buffer): ChoicesAnswer[] =>
+  jsonStarts(isStream, bytes).map((start) => answerAt(bytes, start));
 
 /**
  * The sampled tokens of a chat; of a truncated stream those whose ids are known, perhaps none. Throws `Unreadable`.
