@@ -84,9 +84,7 @@ export type TurnFacts = Pick<
 };
 
 /** The stored facts of a turn beside its tokens. */
-export type KeptBeside = Pick<Turn, 'experts' | 'indexer' | 'request' | 'answer'>;
-
-const NOTHING_BESIDE: KeptBeside = { experts: null, request: null, answer: null };
+type KeptBeside = Pick<Turn, 'experts' | 'indexer' | 'request' | 'answer'>;
 
 /** The known tokens of prompts, and the tokens that were sampled after them. */
 export class KnownTokens {
@@ -182,7 +180,7 @@ export class KnownTokens {
   }
 
   /** Adds the sampled tokens after their prompt, and stores the turn. */
-  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts, kept: KeptBeside = NOTHING_BESIDE): Turn {
+  record(prompt: OpenPrompt, sampled: Sampled, facts: TurnFacts, kept: KeptBeside): Turn {
     const { forest } = this;
     const { end: start, continued } = prompt;
     const { ids, text, spans } = sampled;
