@@ -135,11 +135,8 @@ export class SqliteStore implements TrajectoryStore {
   }
 
   newest({ before, limit, ...query }: NewestQuery): readonly TurnOutline[] {
-    const { where, values } = conditions(query);
-    if (before !== undefined) {
-      where.push('t.id < ?');
-      values.push(before);
-    }
+    const { where, values, add } = conditions(query);
+    add('t.id < ?', before);
     const sql = `SELECT ${OUTLINE} FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id DESC LIMIT ?`;
     return this.#prepare(sql)
       .all(...values, limit)
@@ -267,22 +264,24 @@ function allOf() {
 }
 
 function conditions({ session, tenant, group, sinceMs, version }: TurnFilter) {
-  const { where, values, add } = allOf();
+  const all = allOf();
+  const { add } = all;
   add('t.session = ?', session);
   add('t.tenant = ?', tenant);
   add('t.grp = ?', group);
   add('t.started_at_ms >= ?', sinceMs);
   add('EXISTS (SELECT 1 FROM versions v WHERE v.turn = t.id AND v.version = ?)', version);
-  return { where, values };
+  return all;
 }
 
 function outcomeConditions({ finished, minReward, maxReward, label }: OutcomeQuery) {
-  const { where, values, add } = allOf();
+  const all = allOf();
+  const { where, add } = all;
   if (finished !== undefined) where.push(`o.session IS ${finished ? 'NOT ' : ''}NULL`);
   add('o.reward >= ?', minReward);
   add('o.reward <= ?', maxReward);
   add('EXISTS (SELECT 1 FROM json_each(o.labels) l WHERE l.value = ?)', label);
-  return { where, values, add };
+  return all;
 }
 
 const outcomeOfRow = (row: Row): SessionOutcome | null =>

@@ -2,7 +2,7 @@ import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type LearnedVersion, areAllNamed, completed } from '../../../weights/version-spans.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import { PendingTurns } from './pending-turns.ts';
-import { StoreAway, type TrajectoryStore, type TurnFilter } from './store.ts';
+import { StoreAway, type TrajectoryStore, type TurnFilter, wants } from './store.ts';
 
 /** Turns that come within this time are written together. */
 const GATHER_MS = 50;
@@ -167,20 +167,14 @@ export class TurnWriter {
 
   /** Turns of a session that are not in the store yet; without a tenant those of all tenants. */
   waiting(session: string, tenant?: string): readonly Turn[] {
-    return this.#pending.all.filter(
-      (turn) => turn.session === session && (tenant === undefined || turn.tenant === tenant),
-    );
+    return this.#pending.all.filter((turn) => wants({ session, tenant }, turn));
   }
 
   /** Why the store can't show all of these turns: it fails, and lacks some. null: it has them. Fields that are left out do not filter. */
-  notStored({ session, tenant, group }: Pick<TurnFilter, 'session' | 'tenant' | 'group'>): string | null {
+  notStored(query: Pick<TurnFilter, 'session' | 'tenant' | 'group'>): string | null {
     if (this.#lastError === '') return null;
-    const lacks = this.#pending.all.some(
-      (turn) =>
-        (session === undefined || turn.session === session) &&
-        (tenant === undefined || turn.tenant === tenant) &&
-        (group === undefined || turn.group === group),
-    );
+    const lacks = this.#pending.all.some((turn) => wants(query, turn));
+    const { session } = query;
     const of = session === undefined ? '' : ` of session '${session}'`;
     return lacks ? `turns${of} are not stored yet: ${this.#lastError}` : null;
   }
