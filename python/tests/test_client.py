@@ -88,6 +88,8 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
         self.assertIs(report.raise_for_failures(), report)
         # Without the slash that would separate it from the port.
         await self.client.broadcast("continue_generation", b"{}")
+        refused = await self.client.broadcast("/set_what_engines_do_not_have")
+        self.assertEqual((refused.status, refused.failed), (404, 2))
         await self.client.add_worker(NOBODY, labels={"group": "spare"})
         report = await self.client.broadcast("/flush_cache")
         self.assertEqual((report.ok, report.failed), (2, 1))

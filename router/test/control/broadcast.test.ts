@@ -112,6 +112,40 @@ test('a dead engine is named, and so is one that fails; the others did it: 207',
   equal(cut.requests.length, 1, 'what steers is not said twice');
 });
 
+test('all engines failed with one status: it is the status of the report, which has the error of the first too', async (t) => {
+  const error = '{ "error": {"message": "No adapter found", "n": 18446744073709551615} }';
+  const statuses = [404, 404];
+  const bodies = [error, '{}'];
+  const engines = await Promise.all(
+    statuses.map((_, i) =>
+      startEngine(t, { onRequest: ({ connection }) => connection.write(answer(statuses[i]!, bodies[i]!)) }),
+    ),
+  );
+  const router = await startTestRouter(t, { workerUrls: engines.map(({ url }) => url) });
+  const load = () => send(t, router.url, post('/load_lora_adapter', { lora_name: 'a', lora_path: '/a' }));
+  const both = await load();
+  deepEqual([both.status, both.get('x-turnout-error'), reportOf(both).failed], [404, undefined, 2]);
+  ok(both.text.includes('"error": {"message": "No adapter found", "n": 18446744073709551615}'), both.text);
+  deepEqual(
+    reportOf(both).results.map(({ worker, status }) => [worker, status]),
+    engines.map(({ url }) => [url, 404]),
+  );
+  for (const body of ['{}', 'no JSON', '[1]', '{"ok": 1}', '{"failed": 0, "results": []}']) {
+    bodies[0] = body;
+    const { status, text } = await load();
+    deepEqual(
+      [status, reportOf({ text }).ok, reportOf({ text }).failed, reportOf({ text }).results.length],
+      [404, 0, 2, 2],
+    );
+  }
+  statuses[1] = 500;
+  equal((await load()).status, 502);
+  statuses[0] = 299;
+  equal((await load()).status, 207);
+  statuses.fill(599);
+  equal((await load()).status, 599);
+});
+
 test('no engine did it: 502; no engine is there: 503', async (t) => {
   const router = await startTestRouter(t, { workerUrls: [await deadUrl(), await deadUrl()] });
   const got = await send(t, router.url, post('/flush_cache', {}));

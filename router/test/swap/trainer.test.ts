@@ -189,7 +189,7 @@ for (const kind of ['vllm', 'sglang'] as const) {
     for (const { state } of (await status()).workers) equal(state, 'serving');
     await direct(first!, resume);
     for (const { core } of engines) core.faults.add(pause.split('?')[0]!, 'fail_before');
-    equal((await call(pause, body)).status, 502);
+    equal((await call(pause, body)).status, 500);
     for (const { state } of (await status()).workers) equal(state, 'serving');
     equal((await send(t, router.url, post('/v1/completions', short))).status, 200);
   });

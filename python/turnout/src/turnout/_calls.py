@@ -78,6 +78,8 @@ class Report:
     results: list[Result]
     ok: int
     failed: int
+    # 200, 207 if some failed; if all did, the error status of all, or 502.
+    status: int
 
     @property
     def failures(self) -> list[Result]:
@@ -89,7 +91,7 @@ class Report:
         if self.failed == 0:
             return self
         words = "; ".join(f"{each['worker']}: {_reason(each)}" for each in self.failures)
-        raise ControlError(207 if self.ok else 502, None, words)
+        raise ControlError(self.status, None, words)
 
 
 def _is_done(result: Result) -> bool:
@@ -131,15 +133,23 @@ class Call(Generic[T]):
     def result(self, response: httpx.Response) -> T:
         if response.is_success or response.status_code in self.also:
             return self.read(response)
-        try:
-            answer = response.json()
-        except ValueError:
-            answer = {}
-        said = answer if isinstance(answer, dict) else {}
-        error = said.get("error", said.get("message"))
-        message = error.get("message") if isinstance(error, dict) else error
-        code = said.get("code") or response.headers.get("x-turnout-error")
-        raise ControlError(response.status_code, code, str(message or response.text.strip() or "refused"))
+        raise _refusal(response)
+
+
+def _object(response: httpx.Response) -> dict[str, Any]:
+    try:
+        answer = response.json()
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def _refusal(response: httpx.Response) -> ControlError:
+    said = _object(response)
+    error = said.get("error", said.get("message"))
+    message = error.get("message") if isinstance(error, dict) else error
+    code = said.get("code") or response.headers.get("x-turnout-error")
+    return ControlError(response.status_code, code, str(message or response.text.strip() or "refused"))
 
 
 def _nothing(_: httpx.Response) -> None:
@@ -244,7 +254,7 @@ def metrics() -> Call[dict[str, float]]:
 
 
 def broadcast(path: str, body: Any, query: Mapping[str, str], timeout_secs: float | None) -> Call[Report]:
-    return Call("POST", path, _report, query=query, body=body, timeout_secs=timeout_secs, also=[207, 502])
+    return Call("POST", path, _report, query=query, body=body, timeout_secs=timeout_secs, also=range(300, 600))
 
 
 def ask_worker(worker: str, path: str, body: Any, method: str, timeout_secs: float | None) -> Call[httpx.Response]:
@@ -273,10 +283,10 @@ def _readiness(answer: httpx.Response) -> Readiness:
 
 
 def _report(answer: httpx.Response) -> Report:
-    told = answer.json()
+    told = _object(answer)
     if "results" not in told:
-        raise ControlError(answer.status_code, answer.headers.get("x-turnout-error"), answer.text)
-    return Report(told["results"], told["ok"], told["failed"])
+        raise _refusal(answer)
+    return Report(told["results"], told["ok"], told["failed"], answer.status_code)
 
 
 def _samples(text: str) -> dict[str, float]:

@@ -184,7 +184,7 @@ const firstOf = (engines: readonly (readonly Worker[])[]): Worker[] => engines.m
 function respond(x: Exchange, results: readonly ControlResult[], listener: ResultListener<Exchange>): void {
   const { status, json } = report(results);
   const body = Buffer.from(json);
-  const head = ownHead(status, STATUS_CODES[status]!, 'content-type: application/json\r\n', body.length);
+  const head = ownHead(status, STATUS_CODES[status] ?? '', 'content-type: application/json\r\n', body.length);
   x.headGoesTo(x.sink);
   listener.began?.(x, head);
   x.sink.head(head);
