@@ -94,6 +94,8 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
   audience: readonly Worker[] | null = null;
   /** The engine gets the request without a data-parallel rank, although the worker is a rank. */
   isForEngine = false;
+  /** Its model was read while workers served different ones, and is one that they can be compared by. */
+  isModelKnown = false;
   failures: readonly FailedAttempt[] = NO_FAILURES;
   /** Those of the parts of its generation that other workers continued, without the last one. */
   pastFailures: readonly FailedAttempt[] = NO_FAILURES;
@@ -157,6 +159,7 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
     this.key = null;
     this.group = '';
     this.model = '';
+    this.isModelKnown = false;
     this.isLastTurn = false;
     this.target = null;
   }

@@ -84,8 +84,13 @@ export class Pipeline implements ResultListener<Exchange> {
       this.#ends.end(x, x.failures.length === 0 ? this.#stages.noAvailableWorkers() : noWorkerLeft(x));
     else if (choice instanceof RouterError) this.#ends.end(x, x.isAnswerOut ? noWorkerLeft(x) : choice);
     // Placed again when something changes, and a last time after the maximum.
-    else if ('hold' in choice) chooser.wait(x, choice, () => this.#place(x));
+    else if ('hold' in choice) chooser.wait(x, choice, () => this.#placeAgain(x));
     else this.#attempt(x, choice, this.#forwarder.needsFresh(x));
+  }
+
+  /** Meanwhile the workers may have come to serve different models. */
+  #placeAgain(x: Exchange): void {
+    this.#stages.facts.prepareAgain(x, () => this.#place(x));
   }
 
   /** Plugins see the response on its way to the client, and the body for this worker before it is sent. */
@@ -121,10 +126,10 @@ export class Pipeline implements ResultListener<Exchange> {
     this.#ends.attemptFailed(x, x.failures.at(-1)!.worker, result, next);
     if (next === null) return this.#ends.end(x, noWorkerLeft(x, result.detail));
     if (next === 'fresh') return this.#attempt(x, x.placement!, true);
-    if (next.waitMs === 0) return this.#place(x);
+    if (next.waitMs === 0) return this.#placeAgain(x);
     const timer = setTimeout(() => {
       x.activity = null;
-      this.#place(x);
+      this.#placeAgain(x);
     }, next.waitMs);
     x.activity = { abort: () => clearTimeout(timer) };
   }

@@ -14,6 +14,10 @@ import { type KeyPlace, groupOf, headerKeyText } from './routing-keys.ts';
 const NOWHERE: readonly KeyPlace[] = [];
 const isInBody = (place: KeyPlace): boolean => place.in === 'body';
 
+/** SGLang 0.5.23 accepts this as "no model named", and its clients send it. */
+const UNNAMED = 'default';
+const named = (model: string): string => (model === UNNAMED ? '' : model);
+
 /** Reads a body, perhaps in a worker thread. Its bytes are valid during the call; a large body is given away. */
 type Scan = (body: Buffer, question: BodyQuestion) => BodyFacts | Promise<BodyFacts>;
 
@@ -65,13 +69,23 @@ export class BodyReader {
    */
   readBody(x: Exchange, wantsPrompt: boolean, then: () => void): void {
     const { key, bodyPlaces: places } = x.key === null ? this.#laterHeaderKey(x) : { key: x.key, bodyPlaces: NOWHERE };
-    const question: BodyQuestion = { places, wantsContentKey: key === null, wantsPrompt };
-    const take = (facts: BodyFacts): void => {
+    this.#read(x, { places, wantsContentKey: key === null, wantsPrompt }, (facts) => {
       x.key = x.key ?? facts.key ?? key;
-      x.model ||= facts.model;
+      x.model ||= named(facts.model);
       x.prompt = facts.prompt;
       then();
-    };
+    });
+  }
+
+  /** Reads only the model. Calls `then` as `readBody` does. */
+  readModel(x: Exchange, then: () => void): void {
+    this.#read(x, { places: NOWHERE, wantsContentKey: false, wantsPrompt: false }, ({ model }) => {
+      x.model ||= named(model);
+      then();
+    });
+  }
+
+  #read(x: Exchange, question: BodyQuestion, take: (facts: BodyFacts) => void): void {
     const { bytes } = x.body;
     if (bytes > MAX_LOOKED_BYTES) take(nothingSaid);
     else if (bytes <= LARGE_SCAN_BYTES) void after(this.#scan(this.#view(x.body), question), take);
@@ -131,8 +145,6 @@ export interface NeededFacts {
 }
 
 const MODEL_PATH = '/v1/models/';
-/** SGLang 0.5.23 accepts this as "no model named", and its clients send it. */
-const UNNAMED = 'default';
 
 /** Reads what placement needs of a request: from its head, and if that is not enough, from its body. */
 export class FactReader {
@@ -177,6 +189,13 @@ export class FactReader {
       else this.#reader.readBody(x, needs === 'prompt', next);
     });
   }
+
+  /** It is placed again. Workers that served the same models when it was prepared may have come to serve different ones. */
+  prepareAgain(x: Exchange, then: () => void): void {
+    const models = this.#models?.areSeveral === true ? this.#models : null;
+    if (models === null || x.isModelKnown || x.target !== null || !canWaitFor(x.head)) return then();
+    x.body.whenComplete(() => this.#reader.readModel(x, () => findModel(x, models, then)));
+  }
 }
 
 /**
@@ -186,13 +205,10 @@ export class FactReader {
 function findModel(x: Exchange, models: FleetModels, then: () => void): void {
   const first = models.firstLook();
   if (first !== null) return void first.then(() => findModel(x, models, then));
-  x.model ||= modelOf(x.path);
+  x.isModelKnown = true;
+  x.model = named(x.model || modelOf(x.path));
   x.model = models.alias?.(x.model) ?? x.model;
   if (x.model === '' || models.isServed(x.model)) return then();
-  if (x.model === UNNAMED) {
-    x.model = '';
-    return then();
-  }
   void models.lookFor(x.model).then(then);
 }
 

@@ -29,6 +29,7 @@ const owners: Readonly<Record<string, string>> = {
   errorFormat: 'classify',
   prompt: 'classify',
   promptIds: 'classify',
+  isModelKnown: 'classify',
   bodyBytes: 'classify',
   readsState: 'classify',
   isGeneration: 'classify',

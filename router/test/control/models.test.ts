@@ -102,6 +102,52 @@ test('held requests of a model whose worker is busy delay no request of another 
   deepEqual(await Promise.all(sent), ['0', '1', '0', '1']);
 });
 
+test('a held or failed request goes by its model although all workers served the same when it came', async (t) => {
+  const engines = await startModels(t, ['a', 'lora'], ['a', 'lora']);
+  const asked: EngineRequest[][] = engines.map(() => []);
+  for (const [i, { engine }] of engines.entries())
+    engine.onRequest = (request) => {
+      if (request.target.startsWith('/unload')) request.answer('{}');
+      else asked[i]!.push(request);
+    };
+  // It reads bodies for the prompt, so it knows models before these matter.
+  const policy = policyModule(
+    t,
+    `({ fleet }) => ({
+      needs: 'prompt',
+      choose: (x, workers) =>
+        workers.find((worker) => fleet.load(worker) === 0)?.alone ?? { hold: 'busy', maxMs: 60000 },
+    })`,
+  );
+  const { router, ask } = await startModelRouter(t, engines, { policy });
+  const sent: ReturnType<typeof ask>[] = [];
+  for (const model of ['a', 'default', 'lora', 'default']) {
+    sent.push(ask({ model, prompt: 'p' }));
+    await until('it has arrived', () => router.pipeline.inFlight.size === sent.length);
+  }
+  await until('two are held', () => asked.every(({ length }) => length === 1));
+  engines[0]!.models = [entry('a')];
+  await send(t, router.url, post(`/unload_lora_adapter?worker=${engines[0]!.url}`, {}));
+  await until('the list is read', () => router.fleet.workers[0]!.models!.size === 1);
+  const [first, second] = asked.map(([request]) => request!);
+  first!.answer('0');
+  await until('the next one is sent', () => asked[0]!.length === 2);
+  match((await asked[0]![1]!.payload()).toString(), /default/, 'the adapter is not there');
+  second!.connection.write(answer(503, 'busy'));
+  await until('the next one is sent', () => asked[1]!.length === 2);
+  match((await asked[1]![1]!.payload()).toString(), /lora/);
+  for (let i = 0; i < 2; i++) asked[i]![1]!.answer(String(i));
+  await until('the failed one is sent again', () => asked[0]!.length + asked[1]!.length === 5);
+  asked[0]![2]?.answer('0');
+  asked[1]![2]?.answer('1');
+  const got = await Promise.all(sent);
+  deepEqual(
+    got.map(({ status }) => status),
+    [200, 200, 200, 200],
+  );
+  equal(got[2]!.text, '1');
+});
+
 test('a model that no worker lists is looked for once more, then it is a 404 in the format of the API', async (t) => {
   const engines = await startModels(t, ['a'], ['b']);
   const { ask } = await startModelRouter(t, engines);
