@@ -60,7 +60,7 @@ export interface Engine {
   readSigns(ask: Asker): Promise<EngineSigns>;
   /** Only the weight version. Called often. */
   readWeightVersion(ask: Asker): Promise<string | null>;
-  /** When its process was started: another text is another process. null: not reported. Left out: engines of this kind never do. */
+  /** What it reports of the start of its process: another text is another process. null: not reported. Left out: engines of this kind never do. */
   readStart?(ask: Asker): Promise<string | null>;
 }
 

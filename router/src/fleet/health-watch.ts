@@ -43,6 +43,9 @@ export interface WeightCheck {
   restarted(worker: Worker): void;
 }
 
+/** So many processes behind one URL are told apart. */
+const MAX_STARTS = 64;
+
 const REFUSED = 'ECONNREFUSED';
 
 /** `restarted`: it is a new process, because connections were refused or it reports another start. `identified`: its kind is known. */
@@ -91,8 +94,8 @@ export class HealthWatch {
   #isSuspect = false;
   /** Why the next answer is that of a new process; null: nothing says so. */
   #newBecause: string | null = null;
-  /** The latest start of its process that it has reported; null: not known. */
-  #startedAt: number | null = null;
+  /** What it has reported of the starts of its processes, newest last: behind a proxy they take turns. */
+  readonly #starts = new Set<string>();
   /** It was logged that it does not start. */
   #isReported = false;
 
@@ -206,13 +209,14 @@ export class HealthWatch {
     this.checkIn(this.#intervalMs * (1 - random() / 10));
   }
 
-  /** A process that was replaced between two checks refused no connection of theirs. An earlier start is that of another one behind the URL. */
+  /** A process that was replaced between two checks refused no connection of theirs. A start that was seen before is that of another one behind the URL. */
   async #lookForRestart({ engine }: Worker, asker: Asker): Promise<void> {
-    const now = engine === null ? NaN : Number((await engines[engine].readStart?.(asker)) ?? NaN);
-    const before = this.#startedAt;
-    if (!(now > (before ?? 0)) || this.#isOver) return;
-    this.#startedAt = now;
-    if (before === null) return;
+    const start = engine === null ? null : ((await engines[engine].readStart?.(asker)) ?? null);
+    if (start === null || this.#starts.has(start) || this.#isOver) return;
+    const [oldest] = this.#starts;
+    this.#starts.add(start);
+    if (oldest === undefined) return;
+    if (this.#starts.size > MAX_STARTS) this.#starts.delete(oldest);
     this.#newBecause ??= 'it reports another start of its process';
     this.suspect();
   }
@@ -303,7 +307,7 @@ export class HealthWatch {
     this.#isSuspect = true;
     if (problem === REFUSED) {
       this.#newBecause = 'the connection was refused before';
-      this.#startedAt = null;
+      this.#starts.clear();
     }
     for (const worker of this.#workers) {
       if (!worker.isProven && !this.#isReported && performance.now() - this.#sinceMs > startupTimeoutMs) {

@@ -5,23 +5,24 @@ import { startTestRouter } from '../harness/router.ts';
 import { startSims } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
 
-test('vllm: an engine that is restarted between two checks serves no weights that the others do not have', async (t) => {
-  const engines = await startSims(t, ['vllm', 'vllm'], { weightVersion: 'step-3' });
-  const workerUrls = engines.map(({ url }) => url);
-  const options = { workerUrls, disableHealthCheck: false, healthCheckIntervalSecs: 0.5 };
-  const router = await startTestRouter(t, options);
-  const [first] = engines;
-  const worker = router.fleet.workers[0]!;
-  await until('it serves', () => router.fleet.eligible.length === 2 && worker.engine === 'vllm');
-  const { checkedAtMs } = worker;
-  await until('its start is known', () => worker.checkedAtMs! > checkedAtMs! + 400);
-  await first!.kill();
-  const again = await startSimEngine({ kind: 'vllm', port: first!.port, timeScale: 0.1, weightVersion: 'default' });
-  t.after(() => again.close());
-  await until('it is noticed', () => worker.reasonNames().includes('version'));
-  deepEqual(
-    router.fleet.eligible.map(({ url }) => url),
-    [engines[1]!.url],
-  );
-  equal(router.fleet.workers[0]!.weightVersion, 'default');
-});
+for (const kind of ['vllm', 'sglang'] as const)
+  test(`${kind}: an engine that is restarted between two checks serves no weights that the others do not have`, async (t) => {
+    const engines = await startSims(t, [kind, kind], { weightVersion: 'step-3' });
+    const workerUrls = engines.map(({ url }) => url);
+    const options = { workerUrls, disableHealthCheck: false, healthCheckIntervalSecs: 0.5 };
+    const router = await startTestRouter(t, options);
+    const [first] = engines;
+    const worker = router.fleet.workers[0]!;
+    await until('it serves', () => router.fleet.eligible.length === 2 && worker.engine === kind);
+    const { checkedAtMs } = worker;
+    await until('its start is known', () => worker.checkedAtMs! > checkedAtMs! + 400);
+    await first!.kill();
+    const again = await startSimEngine({ kind, port: first!.port, timeScale: 0.1, weightVersion: 'default' });
+    t.after(() => again.close());
+    await until('it is noticed', () => worker.reasonNames().includes('version'));
+    deepEqual(
+      router.fleet.eligible.map(({ url }) => url),
+      [engines[1]!.url],
+    );
+    equal(router.fleet.workers[0]!.weightVersion, 'default');
+  });

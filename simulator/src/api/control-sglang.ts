@@ -80,6 +80,8 @@ function serverInfo(call: HttpCall): void {
     disaggregation_bootstrap_port: 8998,
     kv_events: null,
     version: 'turnout-sim',
+    // The real engine has how long the parts of its start took. No two starts take equally long.
+    startup_time: { scheduler_e2e: core.startedAt },
     internal_states: [
       {
         memory_usage: { token_capacity: core.kvTokensTotal },
