@@ -78,7 +78,7 @@ test('requests go to the pairs whose engines have the same weights', async (t) =
 
 test('a response whose prefill engine got other weights than its decode engine meanwhile has no label', async (t) => {
   const { prefill, ask, post, untilOver } = await startPairs(t, 1, { swapConcurrency: 1 });
-  const response = ask({}, { max_tokens: 400, stop: [] });
+  const response = ask({}, { max_tokens: 2_000, ignore_eos: true });
   await until('the prefill engine has it', () => prefill[0]!.stats().running === 1);
   await post('/swap', { identity: 'v1' });
   equal((await response).headers.get('x-turnout-snapshot'), null);
