@@ -194,3 +194,14 @@ export class SwapEngine implements EngineWeights {
     this.kind = null;
   }
 }
+
+/**
+ * The order in which engines get new weights: each part of it has the same share of the engines of each role. Requests go to pairs whose engines
+ * have the same weights, and there are none between "all prefill engines" and "all decode engines".
+ */
+export function byTurns(engines: readonly SwapEngine[]): SwapEngine[] {
+  const placed = [...Map.groupBy(engines, ({ worker }) => worker.role).values()].flatMap((alike) =>
+    alike.map((engine, i) => ({ engine, place: (i + 0.5) / alike.length })),
+  );
+  return placed.toSorted((a, b) => a.place - b.place).map(({ engine }) => engine);
+}

@@ -1,7 +1,7 @@
 import type { Worker } from '../fleet/worker.ts';
 import { EngineSwap, type SwapOrder } from './engine-swap.ts';
 import type { EngineTable } from './engine-table.ts';
-import type { SwapEngine } from './engine.ts';
+import { type SwapEngine, byTurns } from './engine.ts';
 import { Joining } from './joining.ts';
 import { mustDrain } from './load-calls.ts';
 import type { Ledger, LedgerEntry, SwapSignal } from './ledger.ts';
@@ -177,7 +177,7 @@ export class WorkerSet {
       }
     }
     const lanes = (mover === 'router' && live.current.swapConcurrency) || engines.length;
-    const next = engines.values();
+    const next = byTurns(engines).values();
     const lane = async (): Promise<void> => {
       for (const engine of next) {
         while (this.isHeld) await this.#released.promise;

@@ -76,6 +76,18 @@ test('requests go to the pairs whose engines have the same weights', async (t) =
   deepEqual(snapshots, new Set(['v1', 'v2']));
 });
 
+test('while one engine after the other gets new weights, some pair has the same weights all the time', async (t) => {
+  const { prefill, decode, ask, post, status } = await startPairs(t, 2, { swapConcurrency: 1 }, 1);
+  await post('/swap', { identity: 'v1' });
+  let isOver = false;
+  while (!isOver) {
+    const response = await ask({ 'x-fireworks-hot-load-drain-timeout': '0' });
+    equal(response.status, 200, await response.text());
+    isOver = (await status()).running === null;
+  }
+  for (const { core } of [...prefill, ...decode]) equal(core.weightVersion, 'v1');
+});
+
 test('a response whose prefill engine got other weights than its decode engine meanwhile has no label', async (t) => {
   const { prefill, ask, post, untilOver } = await startPairs(t, 1, { swapConcurrency: 1 });
   const response = ask({}, { max_tokens: 2_000, ignore_eos: true });
