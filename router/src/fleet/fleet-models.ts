@@ -82,8 +82,8 @@ export class FleetModels {
     );
   }
 
-  /** The engine was restarted, perhaps with another model: its list is not known until it is read again. */
-  restarted(worker: Worker): void {
+  /** The engine was restarted, perhaps with another model, or has loaded an adapter: its list is not known until it is read again. */
+  forget(worker: Worker): void {
     worker.models = declaredBy(worker);
     this.#read.delete(worker);
     this.#asked.delete(worker);

@@ -61,7 +61,7 @@ export function watchFleet(
       if (event === 'restarted') {
         pauses.forget(worker.engineUrl);
         versions.restarted(worker);
-        models.restarted(worker);
+        models.forget(worker);
       }
       listener.onHealth(event, worker, ...detail);
     }) satisfies OnHealthEvent,

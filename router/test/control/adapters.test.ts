@@ -45,6 +45,20 @@ async function start(t: TestContext, kind: Kind, options: RouterOptions = {}) {
 }
 
 for (const kind of ['vllm', 'sglang'] as const) {
+  test(`${kind}: the first request after a load at one engine goes to that engine`, async (t) => {
+    const { engines, post } = await start(t, kind);
+    for (const name of ['b', 'c', 'd']) {
+      const target = `${LOAD[kind]}?worker=${encodeURIComponent(engines[2]!.url)}`;
+      equal((await post(target, { lora_name: name, lora_path: `/loras/${name}` })).status, 200);
+      const response = await post('/v1/completions', { model: nameOf(kind, name), prompt: [300], max_tokens: 1 });
+      equal(response.status, 200, await response.text());
+    }
+    deepEqual(
+      engines.map(({ core }) => core.requests),
+      [0, 0, 3],
+    );
+  });
+
   test(`${kind}: a generation whose engine dies goes on where its adapter is, not where it was before a restart`, async (t) => {
     for (const stream of [true, false]) {
       const { engines, post, restart } = await start(t, kind, { resume: 'on' });

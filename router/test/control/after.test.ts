@@ -90,7 +90,6 @@ test('requests for an adapter go at once to the worker that was asked to load it
   const router = await startTestRouter(t, { ...CHECKED, workerUrls: engines.map(({ url }) => url) });
   await until('models are known', () => router.fleet.workers.every(({ models }) => models !== null));
   await send(t, router.url, request('POST', `/load_lora_adapter?worker=${engines[1]!.url}`, 'adapter'));
-  await until('the adapter is known', () => router.fleet.workers[1]!.models!.has('adapter'));
   for (let i = 0; i < 4; i++) await send(t, router.url, post('/v1/completions', { model: 'adapter' }));
   equal(engines[0]!.engine.requests.length, 0);
   equal(engines[1]!.engine.requests.length, 5);

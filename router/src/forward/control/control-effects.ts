@@ -45,12 +45,17 @@ export class ControlEffects {
     label.updateEnded(true);
   }
 
-  /** The engines of these workers have done it: what is known of them may be outdated. */
-  async done({ path, head }: Exchange, workers: readonly Worker[]): Promise<void> {
+  /**
+   * The engines of these workers have done it: what is known of them may be outdated.
+   *
+   * @param isAnswered the client has the response. It may rely on it in its next request, which waits for lists of models that are not known
+   */
+  async done({ path, head }: Exchange, workers: readonly Worker[], isAnswered: boolean): Promise<void> {
     const control = controlOf(path);
     if (control === null || workers.length === 0) return;
     const { table, models } = this.#parts;
     if (emptiesCache(control, head.target)) for (const worker of workers) table.flushed(worker);
+    if (control.changesModels === true && isAnswered) for (const worker of workers) models.forget(worker);
     await Promise.all([
       control.changesVersion === true ? this.#readVersions(workers) : null,
       control.changesModels === true ? models.read(workers) : null,

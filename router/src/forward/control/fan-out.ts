@@ -106,7 +106,7 @@ export class FanOut {
     const { engineUrl } = x.worker;
     effects.updated(x.path, x.worker);
     const workers = fleet.workers.filter((worker) => worker.engineUrl === engineUrl);
-    void effects.done(x, workers);
+    void effects.done(x, workers, true);
   }
 
   /** The client's sink, after the plugins that change or observe the response. */
@@ -163,6 +163,7 @@ export class FanOut {
     await effects.done(
       x,
       fleet.workers.filter(({ engineUrl }) => done.includes(engineUrl)),
+      passedOn !== null,
     );
     if (hook !== null) {
       const failed = results.filter((result) => !isDone(result)).map(({ worker }) => engines.get(worker)!);
