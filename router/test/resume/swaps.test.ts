@@ -7,7 +7,7 @@ import { FAULTS, GENERATIONS, abortAll, run, startResumeScene } from './generati
 for (const kind of ['sglang', 'vllm'] as const) {
   test(`${kind}: generations survive the aborts of weight swaps`, async (t) => {
     const options = { swapSnapshots: '/weights/{identity}' };
-    const scene = await startResumeScene(t, kind, 3, options, { weightLoadMs: 60 });
+    const scene = await startResumeScene(t, kind, 3, options, { weightLoadMs: 60, timeScale: 1 });
     const { engines, router } = scene;
     let swaps = 0;
     const isOver = async (): Promise<boolean> => {
