@@ -115,12 +115,19 @@ for (const [kind, path, body] of unnamed) {
   });
 }
 
+/** Gives the weights another name between two tokens of a generation. */
+async function renamedAmid({ engine: { core }, steer }: Scene, new_version: string): Promise<void> {
+  await until('it runs', () => core.scheduler.running.some(({ output }) => output.length > 2));
+  await core.pause('keep');
+  await steer('/update_weight_version', { new_version, abort_all_requests: false });
+  core.resume();
+}
+
 test('a stream that was sent before an update past the router and ended after it has no version', async (t) => {
   for (const kind of ['sglang', 'vllm'] as const) {
     const scene = await start(t, { kind, weightVersion: '7', timeScale: 0.5 });
     const asked = scene.ask(CHATS, chat({ stream: true, max_tokens: 40, ignore_eos: true }), 's');
-    await until('it runs', () => scene.engine.core.scheduler.running.some(({ output }) => output.length > 2));
-    await scene.steer('/update_weight_version', { new_version: '8', abort_all_requests: false });
+    await renamedAmid(scene, '8');
     await asked;
     assert.deepEqual(await scene.versions('s'), [{ version: null, before: '7', after: '8' }]);
     assert.equal(
@@ -148,9 +155,8 @@ test('what an answer of SGLang names is the version of its tokens, over an updat
   ];
   for (const [i, [path, body]] of calls.entries()) {
     const asked = scene.ask(path, body, `s${i}`);
-    await until('it runs', () => scene.engine.core.scheduler.running.some(({ output }) => output.length > 2));
     const before = i === 0 ? '7' : String(7 + i);
-    await scene.steer('/update_weight_version', { new_version: String(8 + i), abort_all_requests: false });
+    await renamedAmid(scene, String(8 + i));
     await asked;
     assert.deepEqual(await scene.versions(`s${i}`), [{ version: before }, { version: String(8 + i) }], path);
   }
