@@ -145,7 +145,7 @@ test('a leader that ends under load, fail closed: another picker leads, no reque
   // As a Service of Kubernetes does with readiness probes: only the leader is asked.
   const edit = (text: string): string =>
     failClosed(text)
-      .replace(/(?<= {6}connect_timeout: 1s\n)/, HEALTH)
+      .replace(/(?<= {6}connect_timeout: 5s\n)(?= {6}typed)/, HEALTH)
       .replace(/( +- endpoint: .*port_value: )9002(.*\n)/, `$19002$2$1${secondPort}$2`);
   const options = { policy: 'consistent_hash', leaderElection: 'auto', pickerHealthChecking: true };
   const scene = await startEnvoy(t, { ...FALLBACKS, edit }, options);
