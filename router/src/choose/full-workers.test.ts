@@ -120,3 +120,32 @@ test('a held request that was placed and failed at its worker is held before tho
   await nextTick();
   assert.deepEqual(placed.slice(3, 4), [first]);
 });
+
+test('a place that becomes free costs the same whatever the number of held requests, and one without a worker is found all the same', async (t) => {
+  const { workers, fleet, chooser, placed, choose } = sceneOf(t, 1, 1_000, 2);
+  let asked = 0;
+  const requestOf = (): Exchange => {
+    const x = exchangeOf();
+    t.mock.method(x, 'allowed', (able: readonly Worker[]) => {
+      asked++;
+      return able;
+    });
+    return x;
+  };
+  for (let i = 0; i < 502; i++) choose(requestOf());
+  const picky = requestOf();
+  picky.tried = [workers[0]!];
+  choose(picky);
+  for (let i = 0; i < 10; i++) {
+    // The first time it is looked for requests without a worker.
+    if (i === 1) asked = 0;
+    chooser.released(placed[i]!);
+    chooser.retryHeld();
+    await nextTick();
+    assert.equal(placed.length, i + 3);
+  }
+  assert.ok(asked < 50, `${asked} requests`);
+  fleet.remove(workers[1]!);
+  await nextTick();
+  assert.equal(picky.activity, null);
+});

@@ -2,7 +2,7 @@ import type { Config } from '../config/options.ts';
 import type { PlacedRequest, Placer } from '../placed-request.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
-import type { Worker } from '../fleet/worker.ts';
+import type { Role, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Hold } from './policy.ts';
 import { usable } from './usable-workers.ts';
@@ -31,6 +31,11 @@ export class FullWorkers implements Placer {
   readonly #fleet: Fleet;
   readonly #options: FullWorkersOptions;
   readonly #models: FleetModels | null;
+  /** All workers were full, and no request was held without a worker: it is not looked for such requests again until the workers change. */
+  #lookedAt: { readonly eligible: readonly Worker[] | null; readonly revision: number | null } = {
+    eligible: null,
+    revision: null,
+  };
 
   constructor(fleet: Fleet, queue: HoldQueue, options: FullWorkersOptions, models: FleetModels | null = null) {
     this.#fleet = fleet;
@@ -68,23 +73,34 @@ export class FullWorkers implements Placer {
   }
 
   nextHeld(held: Iterable<PlacedRequest>): PlacedRequest | null {
-    const { eligible } = this.#fleet;
-    const open = eligible.filter((worker) => !this.#fleet.isFull(worker));
-    const hasModels = this.#models !== null && this.#models.areSeveral;
+    const { eligible, isAllFull } = this.#fleet;
+    const models = this.#models?.areSeveral === true ? this.#models : null;
+    const revision = models?.revision ?? null;
+    if (isAllFull && this.#lookedAt.eligible === eligible && this.#lookedAt.revision === revision) return null;
+    // Most requests have the workers and the roles of others: what is in vain for one of them is so for all.
+    const inVain = new Map<readonly Worker[], Set<readonly Role[] | null>>();
     for (const x of held) {
       const { tried, roles } = x;
-      const able = x.allowed(hasModels && x.model !== '' ? this.#models.eligibleFor(x.model) : eligible);
+      const able = x.allowed(models !== null && x.model !== '' ? models.eligibleFor(x.model) : eligible);
       if (able instanceof RouterError) return x;
-      if (tried.length === 0 && roles === null && able === eligible && (open.length > 0 || eligible.length === 0))
-        return x;
-      // A request with no worker left is returned too, as one that a plugin refuses, so that it fails now instead of at its timeout.
-      const left = usable(
-        x,
-        able.filter((worker) => !tried.includes(worker)),
-      );
-      const free = left.filter((worker) => open.includes(worker));
-      if (left.length === 0 || usable(x, free).length > 0) return x;
+      if (tried.length > 0) {
+        if (this.#mayGo(x, able)) return x;
+      } else if (inVain.get(able)?.has(roles) !== true) {
+        if (this.#mayGo(x, able)) return x;
+        inVain.set(able, (inVain.get(able) ?? new Set()).add(roles));
+      }
     }
+    if (isAllFull) this.#lookedAt = { eligible, revision };
     return null;
+  }
+
+  /** A worker has room for it. Also if no worker is left for it, as if a plugin refuses it: it fails now instead of at its timeout. */
+  #mayGo(x: PlacedRequest, able: readonly Worker[]): boolean {
+    const left = usable(
+      x,
+      able.filter((worker) => !x.tried.includes(worker)),
+    );
+    const free = left.filter((worker) => !this.#fleet.isFull(worker));
+    return left.length === 0 || usable(x, free).length > 0;
   }
 }

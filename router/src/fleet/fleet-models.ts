@@ -26,6 +26,8 @@ export interface FleetModelsOptions {
 export class FleetModels {
   /** Workers differ in the models they serve, or the models of some are not known yet. */
   areSeveral = false;
+  /** Changes with the lists. */
+  revision = 0;
   /** Maps the name of a model that a client uses to the name that engines serve (`--fireworks-names`); null: names are not mapped. */
   alias: ((name: string) => string) | null = null;
   readonly #fleet: Fleet;
@@ -191,6 +193,7 @@ export class FleetModels {
 
   /** The lists of these workers have changed. */
   #settle(changed: readonly Worker[]): void {
+    this.revision++;
     for (const worker of changed) this.#count(worker);
     const { workers } = this.#fleet;
     const unknown = this.#counts.get(null) ?? 0;
