@@ -190,24 +190,30 @@ export class FactReader {
     });
   }
 
-  /** It is placed again. Workers that served the same models when it was prepared may have come to serve different ones. */
+  /**
+   * It is placed again. Workers that served the same models when it was prepared may have come to serve different ones, or the lists of
+   * some are not known any more.
+   */
   prepareAgain(x: Exchange, then: () => void): void {
     const models = this.#models?.areSeveral === true ? this.#models : null;
-    if (models === null || x.isModelKnown || x.target !== null || !canWaitFor(x.head)) return then();
+    if (models === null || x.target !== null || !canWaitFor(x.head)) return then();
+    if (x.isModelKnown) return findModel(x, models, then);
     x.body.whenComplete(() => this.#reader.readModel(x, () => findModel(x, models, then)));
   }
 }
 
 /**
- * Where workers serve different models: finds the model of a request whose body was read. Engines load adapters at run time, so workers
- * are asked again before a model counts as unknown.
+ * Where workers serve different models: finds the model of a request whose body was read, and waits for lists that are not known. Engines
+ * load adapters at run time, so workers are asked again before a model counts as unknown.
  */
 function findModel(x: Exchange, models: FleetModels, then: () => void): void {
   const first = models.firstLook();
   if (first !== null) return void first.then(() => findModel(x, models, then));
-  x.isModelKnown = true;
-  x.model = named(x.model || modelOf(x.path));
-  x.model = models.alias?.(x.model) ?? x.model;
+  if (!x.isModelKnown) {
+    x.isModelKnown = true;
+    x.model = named(x.model || modelOf(x.path));
+    x.model = models.alias?.(x.model) ?? x.model;
+  }
   if (x.model === '' || models.isServed(x.model)) return then();
   void models.lookFor(x.model).then(then);
 }

@@ -102,6 +102,32 @@ test('held requests of a model whose worker is busy delay no request of another 
   deepEqual(await Promise.all(sent), ['0', '1', '0', '1']);
 });
 
+test('a held request waits for the list of its only worker, which has loaded an adapter', async (t) => {
+  const engines = await startModels(t, ['a'], ['a', 'lora']);
+  const asked: EngineRequest[] = [];
+  engines[1]!.engine.onRequest = (got) => {
+    if (got.target.startsWith('/load')) got.answer('{}');
+    else asked.push(got);
+  };
+  const { router, ask } = await startModelRouter(t, engines, { workerMaxInflight: 1 });
+  const sent: ReturnType<typeof ask>[] = [];
+  for (let i = 1; i <= 2; i++) {
+    sent.push(ask({ model: 'lora' }));
+    await until('it has arrived', () => router.pipeline.inFlight.size === i);
+  }
+  await until('one is sent', () => asked.length === 1);
+  engines[1]!.models.push(entry('other'));
+  equal((await send(t, router.url, post(`/load_lora_adapter?worker=${engines[1]!.url}`, {}))).status, 200);
+  await until('the list is read', () => router.fleet.workers[1]!.models?.has('other') === true);
+  asked[0]!.answer('1');
+  await Promise.race([sent[1], until('the held one is sent', () => asked.length === 2)]);
+  asked[1]?.answer('1');
+  deepEqual(
+    (await Promise.all(sent)).map(({ status }) => status),
+    [200, 200],
+  );
+});
+
 test('a held or failed request goes by its model although all workers served the same when it came', async (t) => {
   const engines = await startModels(t, ['a', 'lora'], ['a', 'lora']);
   const asked: EngineRequest[][] = engines.map(() => []);
