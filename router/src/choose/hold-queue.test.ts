@@ -332,3 +332,33 @@ test('after a change of policies all are asked, also while every worker is full'
   assert.deepEqual(asked, ['a', 'b']);
   assert.equal(queue.size, 0);
 });
+
+test('a request that comes back finds its place without a look at all that came after it', (t) => {
+  const queue = new HoldQueue();
+  let reads = 0;
+  const holder = {};
+  const hold = (x: PlacedRequest): void => queue.hold(x, 'busy', LONG_MS, holder, never, never);
+  const held = Array.from({ length: 1_000 }, () => {
+    const x = makeExchange();
+    let arrival: number | null = null;
+    Object.defineProperty(x, 'arrival', {
+      get() {
+        reads++;
+        return arrival;
+      },
+      set(now: number) {
+        arrival = now;
+      },
+    });
+    return x;
+  });
+  t.after(() => held.forEach((x) => queue.leave(x)));
+  for (const x of held.slice(0, 900)) hold(x);
+  reads = 0;
+  for (let i = 0; i < 100; i++) {
+    queue.leave(held[i]!);
+    hold(held[900 + i]!);
+    hold(held[i]!);
+  }
+  assert.ok(reads < 2_000, `${reads} reads`);
+});

@@ -36,7 +36,7 @@ interface SetQueue {
   readonly key: string;
   /** In order of arrival. */
   readonly held: LinkedList<PlacedRequest>;
-  /** The entry that was added last, or the one before it: the next one often belongs beside it. */
+  /** The entry that came back last, or the one before the entry that left last: what comes back next often belongs beside it. */
   near: ListNode<PlacedRequest> | null;
   /** The arrival up to which requests were asked in vain behind the first one. */
   passed: number;
@@ -194,7 +194,7 @@ export class HoldQueue {
     const left = models.get(model)! - 1;
     if (left > 0) models.set(model, left);
     else models.delete(model);
-    if (queue.near === link) queue.near = link.previous;
+    queue.near = link.previous;
     held.remove(link);
     ranked?.delete(slot);
     if (held.size > 0) return;
@@ -283,8 +283,8 @@ function linked(x: PlacedRequest, queue: SetQueue): Pick<Held, 'link' | 'slot' |
 /** It has the place of its arrival, also if it was placed in between. */
 function inPlace(x: PlacedRequest, queue: SetQueue): ListNode<PlacedRequest> {
   const { held } = queue;
-  const isNewest = held.last !== null && arrivalOf(held.last) < x.arrival!;
-  let previous = isNewest ? held.last : queue.near;
+  if (held.last === null || arrivalOf(held.last) < x.arrival!) return held.push(x);
+  let previous = queue.near;
   while (previous !== null && arrivalOf(previous) > x.arrival!) ({ previous } = previous);
   let next = previous === null ? held.first : previous.next;
   for (; next !== null && arrivalOf(next) < x.arrival!; { next } = next) previous = next;
