@@ -35,7 +35,7 @@ function sampledBy(events: readonly GenerateDelta[], isStream: boolean): Sampled
       : namedSpans(last.version, last.spans())),
     promptTokens: promptTokens ?? -1,
     cachedTokens: cachedTokens ?? -1,
-    experts: Math.max(...events.map((event) => markOf(event.experts()))),
+    experts: events.reduce((mark, event) => Math.max(mark, markOf(event.experts())), -1),
     ...indexerOf(indexer),
     ...topTokens(
       inFull(parts, ids.length, (part) => part.top()),

@@ -9,7 +9,7 @@ import { continuedAt } from './continued.ts';
 import { findIds, findText } from './find-text.ts';
 import { TokenForest } from './forest.ts';
 import type { TurnEnd } from './mark.ts';
-import { idsTo, lineTo, pathTo, tokensAt } from './path.ts';
+import { idsTo, lineTo, pathTo, textFrom, tokensAt } from './path.ts';
 import type { Run } from './run.ts';
 import { type Place, type TreeNode, release } from './tree-node.ts';
 
@@ -163,6 +163,15 @@ test('a text is found as far as a marked end, and of equal texts the newest ids'
     }),
     { numRuns: 400 },
   );
+});
+
+test('a long prompt has its text, and an answer of many versions the newest one', () => {
+  const forest = new TokenForest(unlimited);
+  const ids = Array.from({ length: 500_000 }, (_, i) => i % 4);
+  const end = forest.insert({ node: forest.root(''), at: 0 }, runOf({ ids, isSpelled: true, isSampled: false }, 0), 0);
+  assert.equal(textFrom(end, 0).toString(), textOf(ids));
+  const spans = ids.map((_, i) => ({ version: `${i % 7}`, from: i, to: i + 1 }));
+  assert.equal(forest.versions.newestOf(spans), 6);
 });
 
 test('places stay right while nodes are split, and what is held stays', () => {

@@ -363,8 +363,9 @@ class Versions {
 
   /** Of the newest version that these spans name; null: they name none. */
   newestOf(spans: readonly VersionSpan[]): number | null {
-    const named = spans.flatMap(({ version }) => (version === null ? [] : this.ordinalOf(version)));
-    return named.length === 0 ? null : Math.max(...named);
+    let newest: number | null = null;
+    for (const { version } of spans) if (version !== null) newest = Math.max(newest ?? -1, this.ordinalOf(version));
+    return newest;
   }
 
   ordinalOf(version: string): number {

@@ -76,7 +76,7 @@ export function textFrom(place: Spot, from: number): Buffer {
     const pieces: Buffer[] = [];
     if (node.spelling === null) pieces.push(node.text.subarray(node.textBefore(first), node.textBefore(end)));
     else for (let i = first; i < end; i++) pieces.push(node.pieceAt(i));
-    parts.unshift(...pieces);
+    parts.unshift(Buffer.concat(pieces));
   }
   return Buffer.concat(parts);
 }
