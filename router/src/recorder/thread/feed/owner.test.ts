@@ -145,3 +145,24 @@ for (const [clock, offMs] of [
     await new Owner(records, 't', 'b').claim();
   });
 }
+
+for (const order of ['before', 'after'] as const) {
+  test(`the owner keeps its feed where the store was away for 7 s, and takes its claim ${order} it is read`, async (t) => {
+    class SlowRecords extends MemoryRecords {
+      reads = 0;
+
+      override get(table: string, key: string): string | null {
+        const before = super.get(table, key);
+        if (++this.reads !== 2) return before;
+        const { now } = performance;
+        t.mock.method(performance, 'now', () => now.call(performance) + 7_000);
+        this.write([{ table, key, value: said() }], 1);
+        return order === 'before' ? super.get(table, key) : before;
+      }
+    }
+    const said = () => JSON.stringify({ id: 'far', owner: 'a', atMs: feedNow(), process: elsewhere });
+    const records = new SlowRecords();
+    records.write([{ table: 't', key: 'owner', value: said() }], 1);
+    await assert.rejects(new Owner(records, 't', 'b').claim(), /the router a has this feed/);
+  });
+}

@@ -60,11 +60,14 @@ export class Owner {
   async claim(): Promise<void> {
     const first = await this.#read();
     const sinceMs = feedNow();
+    let askedMs = sinceMs;
     for (let now = first; now !== null && !this.#isOurs(now) && !this.#hasEnded(now); now = await this.#read()) {
       // The clock of another machine may be wrong: only a claim that changes shows that its owner is there.
-      if (feedNow() - sinceMs > GONE_MS) break;
       if (now.atMs !== first?.atMs) throw taken(now);
+      // Not when the store answered: while it is away the owner can't write either.
+      if (askedMs - sinceMs > GONE_MS) break;
       await delay(BEAT_MS / 4);
+      askedMs = feedNow();
     }
     await this.#write();
     // Of routers that start at once the last one has it.
