@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import type { Worker } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type TestContext, test } from 'node:test';
 import { type FeedScene, assertSums, feedSceneOf, startFeedScene } from '../harness/feed-scene.ts';
@@ -193,4 +194,28 @@ test('a router whose feed another one has taken over says so, and which one it i
     );
   }
   assert.equal((await scene.turn('free', '')).status, 410, 'also where the feed would have to be asked for its group');
+});
+
+test('a router that lost its feed records turns and says so also after its recorder thread was started again', async (t) => {
+  const threads: Worker[] = [];
+  const note = (worker: Worker): unknown => threads.push(worker);
+  process.on('worker', note);
+  t.after(() => process.off('worker', note));
+  const dataDir = temporaryFolder(t);
+  const scene = await startFeedScene(t, { groupSize: 2 }, { router: { dataDir } });
+  await scene.turn('a', 'g');
+  const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'), { timeout: 5_000 });
+  t.after(() => db.close());
+  const claimed = db.prepare("UPDATE records SET value = ? WHERE key = 'owner'");
+  const claim = () => claimed.run(JSON.stringify({ id: 'other', owner: 'node-2:30000', atMs: Date.now() }));
+  claim();
+  const beats = setInterval(claim, 100);
+  t.after(() => clearInterval(beats));
+  const takeStatus = async (): Promise<number> => (await scene.get('/feed?wait_secs=0')).status;
+  await until('the feed has moved', async () => (await takeStatus()) === 410);
+  const recorder = threads.shift()!;
+  await recorder.terminate();
+  await until('the recorder thread works again', async () => (await scene.get('/trajectories')).status === 200);
+  assert.equal(await takeStatus(), 410);
+  assert.equal((await scene.post('/sessions/a/finish', {})).status, 410, 'the end of a member');
 });

@@ -38,10 +38,12 @@ export const feed = (
       if ((past & (past - 1)) === 0) log.warn({ session, sessions: past }, PAST);
     };
     const gate = new FeedGate({ thread, options, sessionHeaders, onPast, ...requests });
+    let isAgain = false;
     await recorder.restarts.prepare(() => {
       gate.forget();
-      return thread.ask('feedBegin', { options, router });
+      return thread.ask('feedBegin', { options, router, isAgain });
     });
+    isAgain = true;
     let stats: FeedStats = await thread.ask('feedStats', null);
     let isTicking = false;
     let isFailing = false;

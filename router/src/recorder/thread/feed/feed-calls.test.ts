@@ -12,7 +12,7 @@ async function scene(...groups: readonly string[]) {
   const writer = new TurnWriter(new MemoryStore(1e9));
   const { calls, ends } = feedCalls({ writer, dataDir: null, tokenizerPath: null, recorded: () => writer.flush() });
   const options = feedOptions.parse({ groupSize: 1, dropFlags: [] }) as FeedOptions;
-  await calls.feedBegin({ options, router: 'r' });
+  await calls.feedBegin({ options, router: 'r', isAgain: false });
   for (const group of groups) {
     await calls.feedAdmit({ tenant: '', session: group, group, size: null, isAgain: false });
     writer.put(turnOf({ session: group, group }));

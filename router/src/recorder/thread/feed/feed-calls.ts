@@ -17,6 +17,8 @@ export interface FeedStart {
   readonly options: FeedOptions;
   /** The name of this router among those that share the store. */
   readonly router: string;
+  /** The thread was started again. */
+  readonly isAgain: boolean;
 }
 
 export interface FeedClaims {
@@ -62,11 +64,11 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
   /** null: no feed has begun, or another router has taken it over. */
   const own = (): Feed | null => (feed?.takenBy == null ? feed : null);
   const calls = {
-    async feedBegin({ options, router }: FeedStart): Promise<void> {
+    async feedBegin(start: FeedStart): Promise<void> {
       const { Feed: Feeds } = await import('./feed.ts');
       const { ExpertsReader } = await import('../chat/experts-rows.ts');
       const experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath ?? '');
-      const begun = await Feeds.begin({ options, router, writer, experts, recorded }, feedNow());
+      const begun = await Feeds.begin({ ...start, writer, experts, recorded }, feedNow());
       writer.onPut = (turn) => own()?.admissions.turnPut(turn);
       feed = begun;
     },

@@ -62,7 +62,14 @@ class World {
 
   async start(): Promise<void> {
     const recorded = (): Promise<void> => this.#writer.flush();
-    const parts = { options: this.#options, router: 'r', writer: this.#writer, experts: null, recorded };
+    const parts = {
+      options: this.#options,
+      router: 'r',
+      isAgain: false,
+      writer: this.#writer,
+      experts: null,
+      recorded,
+    };
     this.#feed = await Feed.begin(parts, this.#nowMs);
     this.#writer.onPut = (turn) => this.#feed.admissions.turnPut(turn);
   }
@@ -177,7 +184,14 @@ test('whatever happens, each group has one consumer at a time, none after its ac
 
 test('the first requests of a session that come at once are one member', async () => {
   const writer = new TurnWriter(new MemoryStore(1e9));
-  const parts = { options: defaults, router: 'r', writer, experts: null, recorded: () => writer.flush() };
+  const parts = {
+    options: defaults,
+    router: 'r',
+    isAgain: false,
+    writer,
+    experts: null,
+    recorded: () => writer.flush(),
+  };
   const feed = await Feed.begin(parts, 1);
   const entry = { tenant: '', session: 's', group: 'g', size: null, isAgain: false };
   await Promise.all([
@@ -192,7 +206,7 @@ test('the first requests of a session that come at once are one member', async (
 async function startFeed(options: Partial<FeedOptions>, store = new MemoryStore(1e9)) {
   const writer = new TurnWriter(store);
   const recorded = (): Promise<void> => writer.flush();
-  const parts = { options: { ...defaults, ...options }, router: 'r', writer, experts: null, recorded };
+  const parts = { options: { ...defaults, ...options }, router: 'r', isAgain: false, writer, experts: null, recorded };
   const feed = await Feed.begin(parts, feedNow());
   writer.onPut = (turn) => feed.admissions.turnPut(turn);
   let takes = 0;

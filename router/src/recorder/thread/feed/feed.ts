@@ -16,6 +16,8 @@ export interface FeedParts extends Omit<RowParts, 'store' | 'book'> {
   readonly options: FeedOptions;
   /** The name of this router among those that share the store. */
   readonly router: string;
+  /** This router had the feed before: where another one has it now, it goes on without. */
+  readonly isAgain: boolean;
   readonly writer: TurnWriter;
   /** Resolves when the turns that ended before the call are in the store. */
   readonly recorded: () => Promise<unknown>;
@@ -54,13 +56,16 @@ export class Feed {
   }
 
   static async begin(parts: FeedParts, nowMs: number): Promise<Feed> {
-    const { writer, options, router } = parts;
+    const { writer, options, router, isAgain } = parts;
     const { records } = writer.store;
     const owner = records.isShared ? new Owner(records, `feed/${options.name}/state`, router) : null;
-    await owner?.claim();
+    await owner?.claim().catch((error: unknown) => {
+      if (!isAgain || owner.takenBy === null) throw error;
+    });
     const book = new Book(owner?.guarded(records) ?? records, options);
     await book.load(nowMs);
     const feed = new Feed(parts, book, owner);
+    if (feed.takenBy !== null) return feed;
     for (const group of book.groups.values()) {
       if (group.state === 'judged') feed.#unjudged.add(group);
       if (group.state === 'open') await feed.#readEnds(group, nowMs);

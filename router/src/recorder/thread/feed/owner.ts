@@ -42,7 +42,7 @@ export class Owner {
   readonly #id = randomUUID();
   /** When this process last said that it is there. */
   #saidMs = 0;
-  /** The router that has taken the feed over, because this process was silent for too long; null: none has. */
+  /** The router that has the feed in the place of this one, which was silent for too long, or did not get it; null: none has. */
   takenBy: string | null = null;
 
   /**
@@ -63,7 +63,7 @@ export class Owner {
     let askedMs = sinceMs;
     for (let now = first; now !== null && !this.#isOurs(now) && !this.#hasEnded(now); now = await this.#read()) {
       // The clock of another machine may be wrong: only a claim that changes shows that its owner is there.
-      if (now.atMs !== first?.atMs) throw taken(now);
+      if (now.atMs !== first?.atMs) this.#refuse(now);
       // Not when the store answered: while it is away the owner can't write either.
       if (askedMs - sinceMs > GONE_MS) break;
       await delay(BEAT_MS / 4);
@@ -73,7 +73,7 @@ export class Owner {
     // Of routers that start at once the last one has it.
     await delay(START_MS);
     const last = await this.#read();
-    if (last !== null && !this.#isOurs(last)) throw taken(last);
+    if (last !== null && !this.#isOurs(last)) this.#refuse(last);
   }
 
   /** The router stops: another one need not wait. One that was silent for long sees by this claim that the feed was taken over. */
@@ -125,6 +125,13 @@ export class Owner {
     return !isRunning(its.pid);
   }
 
+  #refuse({ owner }: Claim): never {
+    this.takenBy = owner;
+    throw new Error(
+      `the router ${owner} has this feed: end it first, or give each router that shares the store a feed of its own (the option "name" of the plugin feed)`,
+    );
+  }
+
   async #read(): Promise<Claim | null> {
     const json = await this.#records.get(this.#table, 'owner');
     return json === null ? null : (JSON.parse(json) as Claim);
@@ -140,11 +147,6 @@ export class Owner {
     await this.#records.write([{ table: this.#table, key: 'owner', value: JSON.stringify(claim) }], feedNow());
   }
 }
-
-const taken = ({ owner }: Claim): Error =>
-  new Error(
-    `the router ${owner} has this feed: end it first, or give each router that shares the store a feed of its own (the option "name" of the plugin feed)`,
-  );
 
 const isSamePlace = (a: ProcessName, b: ProcessName): boolean =>
   a.host === b.host && a.boot === b.boot && a.namespace === b.namespace;

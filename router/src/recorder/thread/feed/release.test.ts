@@ -10,17 +10,17 @@ test('a router that stops keeps the feed until the last ends of sessions are sto
   const dataDir = temporaryFolder(t);
   const options = feedOptions.parse({ groupSize: 1 }) as FeedOptions;
   const calls = await recorderCalls({ tokenizerPath: null, dataDir });
-  await calls.feedBegin({ options, router: 'first' });
+  await calls.feedBegin({ options, router: 'first', isAgain: false });
   await calls.feedAdmit({ tenant: '', session: 's', group: 'g', size: null, isAgain: false });
   const next = await recorderCalls({ tokenizerPath: null, dataDir });
   calls.feedStop();
   await assert.rejects(async () => {
     const beats = setInterval(() => void calls.feedTick(), 50);
-    await next.feedBegin({ options, router: 'next' }).finally(() => clearInterval(beats));
+    await next.feedBegin({ options, router: 'next', isAgain: false }).finally(() => clearInterval(beats));
   }, /has this feed/);
   assert.equal((await calls.sessionEnded({ session: 's', tenant: '', reward: 1 })).known, 1);
   await calls.close();
-  await next.feedBegin({ options, router: 'next' });
+  await next.feedBegin({ options, router: 'next', isAgain: false });
   assert.equal(next.feedStats().droppedGroups.incomplete, 1, 'the end of its session was stored before');
   await next.close();
   const store = await openToRead(null, dataDir);
