@@ -27,10 +27,11 @@ export async function exportBytes(
   const { encode, hasBodies } = formats[format];
   const trajectories = walk(store, query, progress, hasBodies);
   const first = await trajectories.next();
-  return encode(first.done === true ? trajectories : withFirst(first.value, trajectories), dataDir);
+  return encode(first.done === true ? trajectories : withFirst([first.value], trajectories), dataDir);
 }
 
-async function* withFirst(first: Trajectory, others: AsyncGenerator<Trajectory>): AsyncGenerator<Trajectory> {
-  yield first;
+/** @param first taken out of its list, because a generator holds its arguments as long as it runs: trajectories may be large */
+async function* withFirst(first: Trajectory[], others: AsyncGenerator<Trajectory>): AsyncGenerator<Trajectory> {
+  yield first.pop()!;
   yield* others;
 }

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type SentMessage, startChatThread } from '../../../../test/harness/chat-thread.ts';
+import { memoryUsed } from '../../../../test/harness/memory-used.ts';
 import { turnOf } from '../../../../test/harness/turns.ts';
 import { encode } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import type { ExportFormat } from '../../shared/export-formats.ts';
@@ -96,4 +98,23 @@ test('other calls of the thread run while a list reads sessions', async (t) => {
   );
   const others = await othersDuring(t, () => sessionsJson({ limit: 100 }));
   assert.ok(others >= 100, `${others} others`);
+});
+
+test('an export does not hold its first trajectory to its end', async () => {
+  const read: WeakRef<Turn>[] = [];
+  class Watched extends MemoryStore {
+    override get(id: string, withBodies = true): Turn | null {
+      const turn = super.get(id);
+      if (turn !== null && withBodies) read.push(new WeakRef(turn));
+      return turn;
+    }
+  }
+  const store = new Watched(1e9);
+  store.put(Array.from({ length: 6 }, (_, i) => turnOf({ session: `s${i}`, ids: new Int32Array(100_000) })));
+  const bytes = await exportBytes(store, { format: 'jsonl', query: {}, dataDir: null }, noProgress());
+  while (read.length < 4) await bytes.next();
+  // A reference that was made or read in this turn of the event loop keeps its object.
+  await nextTurn();
+  memoryUsed();
+  assert.ok(read[0]!.deref() === undefined);
 });
