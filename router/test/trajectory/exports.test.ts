@@ -86,8 +86,8 @@ test('a turn that another one shares only a beginning with ends a trajectory of 
   );
 });
 
-for (const finishReason of ['stop', 'tool_calls', '']) {
-  test(`a turn that leaves out the stop token before it goes on from that turn: finish reason '${finishReason}'`, async () => {
+for (const finishReason of ['stop', 'tool_calls', null]) {
+  test(`a turn that leaves out the stop token before it goes on from that turn: finish reason ${finishReason}`, async () => {
     const common = { session: 's', finishReason };
     const first = turnOf({ ...common, ...tokens({ ids: [1, 2, 0], sampledFrom: 1 }) });
     const second = turnOf({ ...common, parent: first.id, keeps: 2, ...tokens({ ids: [3, 4, 0], sampledFrom: 1 }) });

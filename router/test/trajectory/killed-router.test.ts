@@ -103,7 +103,7 @@ for (const [kind, paths] of Object.entries(kinds)) {
       const { inputIds, outputIds } = log.get(call)!;
       const turns = await turnsIn(store, call);
       assert.deepEqual(
-        turns.map(({ ids, finishReason }) => [[...ids], finishReason === '' || finishReason === 'abort']),
+        turns.map(({ ids, finishReason }) => [[...ids], finishReason === null || finishReason === 'abort']),
         [[[...inputIds, ...outputIds], false]],
         `the turn of ${call} (seed ${seed})`,
       );

@@ -98,6 +98,10 @@ for (const [name, make] of Object.entries(stores)) {
     const bare = turnOf({
       isExact: false,
       unknownLogprobs: null,
+      promptTokens: null,
+      outputTokens: null,
+      cachedTokens: null,
+      finishReason: null,
       ids: new Int32Array(0),
       mask: new Uint8Array(0),
       logprobs: new Float64Array(0),

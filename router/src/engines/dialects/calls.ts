@@ -8,12 +8,12 @@ export const RESPONSES_PATH = '/v1/responses';
 export interface CallAnswer {
   /** The text of the model, without reasoning and tool calls. */
   readonly text: string;
-  /** The engine's finish reason; '': the response is truncated. */
-  readonly finishReason: string;
-  /** The engine's count; -1: not returned. */
-  readonly promptTokens: number;
-  readonly outputTokens: number;
-  readonly cachedTokens: number;
+  /** The engine's finish reason; null: the response is truncated. */
+  readonly finishReason: string | null;
+  /** The engine's count; null: not returned. */
+  readonly promptTokens: number | null;
+  readonly outputTokens: number | null;
+  readonly cachedTokens: number | null;
   /** null: the response does not have all ids of prompt and output. */
   readonly tokens: CallTokens | null;
 }
@@ -53,10 +53,10 @@ interface MessagesPart {
 
 function readMessages(parts: readonly MessagesPart[]): CallAnswer {
   let text = '';
-  let finishReason = '';
-  let promptTokens = -1;
-  let outputTokens = -1;
-  let cachedTokens = -1;
+  let finishReason: string | null = null;
+  let promptTokens: number | null = null;
+  let outputTokens: number | null = null;
+  let cachedTokens: number | null = null;
   for (const part of parts) {
     for (const { content, delta, content_block: block, stop_reason: reason, usage } of [part, part.message ?? {}]) {
       for (const each of [...(content ?? []), block, delta]) if (isText(each)) text += each.text;
@@ -120,16 +120,16 @@ function readResponses(parts: readonly ResponsesPart[]): CallAnswer {
   const whole = last?.response ?? parts.find(({ output }) => Array.isArray(output)) ?? null;
   if (whole === null) {
     const text = parts.map(({ type, delta = '' }) => (type === 'response.output_text.delta' ? delta : '')).join('');
-    return { text, finishReason: '', promptTokens: -1, outputTokens: -1, cachedTokens: -1, tokens: null };
+    return { text, finishReason: null, promptTokens: null, outputTokens: null, cachedTokens: null, tokens: null };
   }
   const { usage } = whole;
   const content = (whole.output ?? []).flatMap((item) => (item.type === 'message' ? (item.content ?? []) : []));
   return {
     text: content.map(({ type, text = '' }) => (type === 'output_text' ? text : '')).join(''),
-    finishReason: whole.incomplete_details?.reason ?? whole.status ?? '',
-    promptTokens: usage?.input_tokens ?? -1,
-    outputTokens: usage?.output_tokens ?? -1,
-    cachedTokens: usage?.input_tokens_details?.cached_tokens ?? -1,
+    finishReason: whole.incomplete_details?.reason ?? whole.status ?? null,
+    promptTokens: usage?.input_tokens ?? null,
+    outputTokens: usage?.output_tokens ?? null,
+    cachedTokens: usage?.input_tokens_details?.cached_tokens ?? null,
     tokens: tokensOf(
       whole,
       content.flatMap(({ logprobs }) => logprobs ?? []),

@@ -66,12 +66,12 @@ export interface Turn {
   readonly versions: readonly VersionSpan[];
   /** How many of the tokens that the turn adds were sampled and have no known logprob; null: it was stored before these were counted. */
   readonly unknownLogprobs: number | null;
-  /** Tokens of prompt and answer as the engine counts them; -1 where it does not say. */
-  readonly promptTokens: number;
-  readonly outputTokens: number;
-  readonly cachedTokens: number;
-  /** As the engine words it: `stop`, `length`, `abort`, …; '' where it does not say. */
-  readonly finishReason: string;
+  /** Tokens of prompt and answer as the engine counts them; null where it does not say. Those of an exact turn are known, but for the cached ones. */
+  readonly promptTokens: number | null;
+  readonly outputTokens: number | null;
+  readonly cachedTokens: number | null;
+  /** As the engine words it: `stop`, `length`, `abort`, …; null where it does not say. */
+  readonly finishReason: string | null;
   readonly drift: Drift | null;
   /** Where another engine continued it after its engine had failed (`--resume`); `at` is a place in `ids`. Left out: one engine sampled all. */
   readonly seams?: readonly Seam[];

@@ -47,7 +47,7 @@ export class CallCaptures extends Captures<OpenCall> {
     const facts = { ...call.facts, model: typeof model === 'string' ? model : call.facts.model };
     const read = readCall(facts.path, answerValues(call.isStream, answer));
     // A stream without a finish reason was truncated, or its client disconnected.
-    const made = { ...read, finishReason: read.finishReason || (call.isStream ? 'abort' : '') };
+    const made = { ...read, finishReason: read.finishReason ?? (call.isStream ? 'abort' : null) };
     const bodies = { request, answer };
     const tree = this.#parts.tree();
     if (made.tokens !== null && tree !== null) await this.#putTokens(tree, made, made.tokens, facts, bodies);
@@ -112,5 +112,5 @@ interface Bodies {
 }
 
 /** How responses end, in the words of other APIs: what stopped an answer is among its tokens. */
-const reasonOf = (status: string): string =>
-  ({ completed: 'stop', max_output_tokens: 'length', cancelled: 'abort' })[status] ?? status;
+const reasonOf = (status: string | null): string | null =>
+  status === null ? null : ({ completed: 'stop', max_output_tokens: 'length', cancelled: 'abort' }[status] ?? status);

@@ -214,7 +214,7 @@ export class KnownTokens {
       ...(continued?.isAmbiguous === true ? { isAmbiguous: true } : {}),
       index,
       ...tokenFields(given, sampled, asked),
-      promptTokens: sampled.promptTokens < 0 ? prompt.tokens : sampled.promptTokens,
+      promptTokens: sampled.promptTokens ?? prompt.tokens,
       drift: prompt.drift,
       ...(texts === undefined ? {} : { texts }),
       ...kept,

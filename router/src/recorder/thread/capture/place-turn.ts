@@ -21,7 +21,7 @@ export interface PlacedTurn {
   readonly logprobs: Float64Array | null;
   /** Positions in what was sampled. */
   readonly versions: readonly VersionSpan[];
-  readonly finishReason: string;
+  readonly finishReason: string | null;
 }
 
 /** Adds the sampled tokens of a turn after its prompt, and marks the end of the turn. @param start held */
@@ -43,7 +43,7 @@ export function placeTurn(
   if (owner !== null && parent !== null && parent.owner !== null && parent.owner !== owner) {
     parent.owner.isForked = true;
   }
-  const isCut = finishReason === '' || finishReason === 'abort';
+  const isCut = finishReason === null || finishReason === 'abort';
   const line = { parent, keeps, digest, isAmbiguous: continued?.isAmbiguous === true, isCut };
   const endOf = (shared: number): TurnEnd => {
     const own = shared === 0 ? null : (logprobs?.slice(0, shared) ?? null);

@@ -174,8 +174,8 @@ export class Restore {
   async #place(turn: Turn, before: PlacedEnd | null, agoMs: number | null): Promise<boolean> {
     const forest = this.#forest;
     const { id, session, index, keeps, ids, outputTokens } = turn;
-    const asked = ids.length - outputTokens;
-    if (outputTokens < 1 || asked < 0 || keeps > (before?.end.tokens ?? 0)) return false;
+    const asked = ids.length - (outputTokens ?? 0);
+    if (outputTokens === null || outputTokens < 1 || asked < 0 || keeps > (before?.end.tokens ?? 0)) return false;
     const root = forest.root(tenantKey(turn.tenant, turn.model));
     const start = before === null ? root.hold(0) : placeAt(before.mark, keeps);
     try {

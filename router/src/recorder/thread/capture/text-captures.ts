@@ -61,11 +61,11 @@ export class TextCaptures extends Captures<OpenText> {
     if ((isOver && recorded.size === wanted) || (!isLast && known.isReadAtEnd)) return;
     const answers = this.#read(known, isStream, isLast, bytes);
     for (const sampled of answers) {
-      if (recorded.has(sampled.index) || (!isLast && sampled.finishReason === '')) continue;
+      if (recorded.has(sampled.index) || (!isLast && sampled.finishReason === null)) continue;
       const at = Math.floor(sampled.index / samples);
       const prompt = prompts[at];
       if (prompt === undefined) throw new Unreadable(`a sample with the number ${sampled.index}`);
-      if (sampled.promptTokens >= 0 && sampled.promptTokens !== prompt.tokens) {
+      if (sampled.promptTokens !== null && sampled.promptTokens !== prompt.tokens) {
         throw new Unreadable(`the engine read ${sampled.promptTokens} tokens where there are ${prompt.tokens}`);
       }
       const tensors = keptTensors(this.files, expertsKey, sampled, prompt.tokens + sampled.ids.length);
@@ -74,7 +74,7 @@ export class TextCaptures extends Captures<OpenText> {
       const isFirst = sampled.index === 0 && known.request !== null;
       const versioned = { ...sampled, known: knownSpans(sampled, isStream, bytes, facts.asked.changes) };
       // A stream without a finish reason was truncated, or its client disconnected.
-      const finishReason = sampled.finishReason || (isStream ? 'abort' : '');
+      const finishReason = sampled.finishReason ?? (isStream ? 'abort' : null);
       const own = { ...facts, tenant, model: models[at]! };
       const bodies = { request: isFirst ? known.request : null, answer: isFirst ? bytes : null };
       this.#tree().record(prompt, { ...versioned, finishReason }, own, { ...tensors, ...bodies });

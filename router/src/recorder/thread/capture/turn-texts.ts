@@ -30,7 +30,7 @@ function seenIds(pieces: Tokenizer['pieces'], { ids, wasStopped }: TextsOf['samp
   return wasStopped && last !== undefined && pieces.isSpecial(last) ? ids.subarray(0, -1) : ids;
 }
 
-export const wasStopped = (finishReason: string): boolean => finishReason !== 'abort' && finishReason !== '';
+export const wasStopped = (finishReason: string | null): boolean => finishReason !== 'abort' && finishReason !== null;
 
 /** The tokens that a stored turn was asked with, beside their text. */
 export async function alignedPrompt(

@@ -211,7 +211,8 @@ export class ChatSession {
     facts: ChatFacts,
     { callKey, ...came }: Pick<Turn, 'answer' | 'experts' | 'indexer'> & { readonly callKey: string },
   ): Promise<Turn> {
-    const { id, ids, outputTokens, generationMs, keeps } = before;
+    const { id, ids, generationMs, keeps } = before;
+    const outputTokens = before.outputTokens!;
     const prompt = isExact ? given(open, sample) : await this.#observed(open, sample);
     const kept = { ...came, ...(callKey === '' ? {} : { callKey }) };
     const [chat, turn] = await this.#turnOf(id, open, prompt, sample, { ...facts, generationMs }, kept);
@@ -323,7 +324,7 @@ export class ChatSession {
     const own = renderingOf(request);
     // Tools may be long, and are usually the same in all turns.
     const rendering = parent !== null && isDeepStrictEqual(parent.rendering, own) ? parent.rendering : own;
-    return { ...place, messages, keys, ids, sampled, text, rest: '', isAfresh, isTorn, rendering };
+    return { ...place, messages, keys, ids, sampled: sampled!, text, rest: '', isAfresh, isTorn, rendering };
   }
 
   #add(turn: ChatTurn, { isForeign }: ChatRequest): void {
@@ -357,7 +358,7 @@ function given({ prompt, promptIds }: OpenTurn, sample: ChatSample): Prompt {
     throw new Unreadable('the engine read other tokens than it was sent');
   }
   // SGLang returns no ids of prompts, and truncates long ones with --allow-auto-truncate.
-  if (read === null && count >= 0 && count !== sent.length) {
+  if (read === null && count !== null && count !== sent.length) {
     throw new Unreadable(`the engine read ${count} tokens where there are ${sent.length}`);
   }
   return prompt!;

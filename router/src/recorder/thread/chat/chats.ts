@@ -208,7 +208,7 @@ class StoredAnswers {
 
   /** The choice of a response that has the turn's tokens. */
   sampleOf({ ids, outputTokens }: Turn, isStream: boolean, answer: Buffer): ChatSample | null {
-    const sampled = ids.subarray(ids.length - outputTokens);
+    const sampled = ids.subarray(ids.length - outputTokens!);
     const isOwn = (sample: ChatSample): boolean =>
       sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i]);
     if (this.#last?.isStream !== isStream || !this.#last.answer.equals(answer)) {

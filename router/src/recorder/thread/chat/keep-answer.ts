@@ -19,7 +19,7 @@ interface AnswerParts {
 }
 
 const QUOTE = 0x22;
-const isCut = ({ isTorn, finishReason }: ChatSample): boolean => isTorn && finishReason !== '';
+const isCut = ({ isTorn, finishReason }: ChatSample): boolean => isTorn && finishReason !== null;
 
 /** Makes turns of an answer, or of what came of it: choices that have ended. Throws `Unreadable`. */
 export async function keepAnswer(
@@ -62,7 +62,7 @@ export async function keepAnswer(
     for (const sample of samples) {
       const before = known.turns.get(sample.index);
       if (before === undefined) continue;
-      const later = tensorsOf(sample, before.promptTokens + sample.ids.length);
+      const later = tensorsOf(sample, before.promptTokens! + sample.ids.length);
       const indexer = before.indexer ?? later.indexer;
       const tensors = {
         experts: before.experts ?? later.experts,

@@ -27,7 +27,7 @@ export async function sessionRecords(
       index,
       tokens: ids.length,
       output_tokens: outputTokens,
-      finish_reason: finishReason || null,
+      finish_reason: finishReason,
       drift,
     });
     // Choices of one answer are turns of their own.
@@ -74,9 +74,9 @@ function responseOf({ answer }: Turn, request: string, pieces: TokenPieces): str
       index,
       message,
       logprobs: null,
-      finish_reason: finishReason || null,
+      finish_reason: finishReason,
       meta_info: {
-        ...metaInfo(finishReason, ids, numbers),
+        ...metaInfo(finishReason ?? '', ids, numbers),
         // Not of SGLang: positions whose 0 is no logprob.
         unknown_logprobs: unknown,
       },

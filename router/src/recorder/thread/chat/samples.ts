@@ -34,7 +34,11 @@ const WIDTHS: Readonly<Record<TensorHead['dtype'], number>> = { I64: 8, F64: 8, 
 const MAX_BYTES = 1_073_741_824;
 
 /** `Sample.Status` of miles by the end of a generation. */
-const statuses: Readonly<Record<string, string>> = { length: 'truncated', abort: 'aborted', '': 'aborted' };
+const statuses: ReadonlyMap<string | null, string> = new Map([
+  ['length', 'truncated'],
+  ['abort', 'aborted'],
+  [null, 'aborted'],
+]);
 
 /**
  * The samples of a session as miles' session server hands them out (its codec, 2026-08): a safetensors file with tensors
@@ -85,16 +89,16 @@ export async function encodeSamples(
     if (indexer !== null) add(`rollout_indexer_topk.${n}`, 'I32', indexer.numbers, [...indexer.shape]);
     if (size > MAX_BYTES) return `They have more than ${MAX_BYTES} bytes: export the session instead.`;
     // Of turns whose engine reports both; 0 of 0 is not known.
-    const counted = turns.filter(({ cachedTokens, promptTokens }) => cachedTokens >= 0 && promptTokens >= 0);
-    const cached = counted.reduce((sum, turn) => sum + turn.cachedTokens, 0);
-    const prompts = counted.reduce((sum, turn) => sum + turn.promptTokens, 0);
+    const counted = turns.filter(({ cachedTokens, promptTokens }) => cachedTokens !== null && promptTokens !== null);
+    const cached = counted.reduce((sum, turn) => sum + turn.cachedTokens!, 0);
+    const prompts = counted.reduce((sum, turn) => sum + turn.promptTokens!, 0);
     const spans = versions
       .filter(({ from }) => from < length)
       .map(({ from, to, ...named }) => ({ ...named, abs_start: from, abs_end: Math.min(to, length) }));
     samples.push({
       response: await textOfIds(tokenizer, ids.subarray(start, length)),
       response_length: length - start,
-      status: length < ids.length ? 'truncated' : (statuses[turns.at(-1)!.finishReason] ?? 'completed'),
+      status: length < ids.length ? 'truncated' : (statuses.get(turns.at(-1)!.finishReason) ?? 'completed'),
       // One for each turn, as its engine named it at its end.
       weight_versions: turns.flatMap(({ versions: own }) => own.slice(-1).map(({ version }) => version)),
       spec_info: {},
@@ -122,7 +126,8 @@ export async function encodeSamples(
 function maskOut({ ids, mask, turns }: Trajectory, trained: Set<string>): void {
   let end = ids.length;
   for (const { id, keeps, promptTokens, outputTokens } of turns.toReversed()) {
-    if (trained.has(id)) mask.fill(0, promptTokens, Math.max(promptTokens, Math.min(end, promptTokens + outputTokens)));
+    const from = promptTokens!;
+    if (trained.has(id)) mask.fill(0, from, Math.max(from, Math.min(end, from + outputTokens!)));
     trained.add(id);
     end = Math.min(end, keeps);
   }

@@ -30,12 +30,12 @@ export function summaryOf(turns: readonly TurnOutline[]) {
  * does not say how many tokens there were, a turn is left out of what needs that.
  */
 export function metricsOf(turns: readonly TurnOutline[]) {
-  const counted = turns.filter(({ promptTokens, cachedTokens }) => promptTokens > 0 && cachedTokens >= 0);
+  const counted = turns.filter(({ promptTokens, cachedTokens }) => (promptTokens ?? 0) > 0 && cachedTokens !== null);
   const countedTokens = sum(counted.map((turn) => turn.promptTokens));
   const cachedTokens = sum(counted.map((turn) => turn.cachedTokens));
   /** What engines answered in one piece says nothing of the time to a first token, nor of the pace after it. */
   const streamed = turns.filter(({ ttftMs }) => ttftMs !== null);
-  const finished = streamed.filter(({ outputTokens, generationMs }) => outputTokens > 0 && generationMs > 0);
+  const finished = streamed.filter(({ outputTokens, generationMs }) => (outputTokens ?? 0) > 0 && generationMs > 0);
   const generationSecs = sum(finished.map(({ generationMs }) => generationMs)) / 1_000;
   const outputTokens = sum(finished.map((turn) => turn.outputTokens));
   return {
@@ -45,12 +45,12 @@ export function metricsOf(turns: readonly TurnOutline[]) {
     ttft_ms: spread(streamed.map(({ ttftMs }) => ttftMs!)),
     generation_latency_ms: spread(streamed.map(({ generationMs }) => generationMs)),
     latency_ms: spread(turns.map(latencyOf)),
-    prompt_tokens: sum(turns.map((turn) => Math.max(0, turn.promptTokens))),
+    prompt_tokens: sum(turns.map((turn) => turn.promptTokens)),
     /** null: no engine reported it. */
     cached_tokens: counted.length === 0 ? null : cachedTokens,
     /** The share of prompt tokens that were in the engine's cache; null likewise. */
     cache_hit_rate: countedTokens === 0 ? null : cachedTokens / countedTokens,
-    output_tokens: sum(turns.map((turn) => Math.max(0, turn.outputTokens))),
+    output_tokens: sum(turns.map((turn) => turn.outputTokens)),
     output_tokens_per_second: generationSecs === 0 ? null : outputTokens / generationSecs,
     /** How many turns each did. */
     engines: tally(turns.map(({ worker }) => worker)),
@@ -58,13 +58,15 @@ export function metricsOf(turns: readonly TurnOutline[]) {
     engine_changes: engineChanges(turns),
     versions: unique(turns.flatMap(({ versions }) => versions.map(({ version }) => version))),
     /** Sampled tokens whose logprob is not known. */
-    unknown_logprobs: sum(turns.map(({ unknownLogprobs }) => unknownLogprobs ?? 0)),
-    finish_reasons: tally(turns.map(({ finishReason }) => finishReason)),
+    unknown_logprobs: sum(turns.map(({ unknownLogprobs }) => unknownLogprobs)),
+    finish_reasons: tally(turns.map(({ finishReason }) => finishReason ?? '')),
     drifts: tally(turns.flatMap(({ drift }) => (drift === null ? [] : [drift.kind]))),
   };
 }
 
-const sum = (numbers: readonly number[]): number => numbers.reduce((total, number) => total + number, 0);
+/** What is not known is left out. */
+const sum = (numbers: readonly (number | null)[]): number =>
+  numbers.reduce<number>((total, number) => total + (number ?? 0), 0);
 /** `Math.max(...numbers)` has no room for the hundreds of thousands that one key may have. */
 const largest = (numbers: readonly number[]): number => numbers.reduce((most, number) => Math.max(most, number));
 const unique = <T>(list: readonly T[]): T[] => [...new Set(list)];

@@ -32,7 +32,7 @@ export const isExact = ({ turns }: Pick<Trajectory, 'turns'>): boolean => turns.
 export type Gap = 'a turn before it is gone' | 'a turn keeps more than there is before it';
 
 /** How turns end that may have a stop token at their end. '': a stream named the stop token, and its ids never came. */
-const STOPPED: ReadonlySet<string> = new Set(['stop', 'tool_calls', '']);
+const STOPPED: ReadonlySet<string | null> = new Set(['stop', 'tool_calls', null]);
 
 /**
  * @returns the turns that nothing goes on from: each ends a trajectory. What shares only a beginning with a turn, or an earlier

@@ -37,10 +37,10 @@ export function outlineJson(
     started_at_ms: turn.startedAtMs,
     ttft_ms: turn.ttftMs,
     generation_ms: turn.generationMs,
-    prompt_tokens: counted(turn.promptTokens),
-    output_tokens: counted(turn.outputTokens),
-    cached_tokens: counted(turn.cachedTokens),
-    finish_reason: turn.finishReason || null,
+    prompt_tokens: turn.promptTokens,
+    output_tokens: turn.outputTokens,
+    cached_tokens: turn.cachedTokens,
+    finish_reason: turn.finishReason,
     versions: turn.versions,
     unknown_logprobs: turn.unknownLogprobs,
     drift: turn.drift,
@@ -51,9 +51,6 @@ export function outlineJson(
     ...(turn.unreadable === undefined ? {} : { unreadable: turn.unreadable }),
   };
 }
-
-/** null: the engine does not say. */
-const counted = (tokens: number): number | null => (tokens < 0 ? null : tokens);
 
 /**
  * Tokens that a turn adds; with what was said, as it was said.

@@ -112,7 +112,7 @@ const columns: readonly Column[] = [
   float64s('turn_rewards', ({ turnRewards }) => orNaN(turnRewards)),
   float64s('token_rewards', ({ tokenRewards }) => tokenRewards),
   text('turns', (row) => JSON.stringify(turnsJson(row))),
-  text('finish_reason', ({ turns }) => turns.at(-1)!.finishReason || null),
+  text('finish_reason', ({ turns }) => turns.at(-1)!.finishReason),
   texts('flags', ({ flags }) => flags),
   texts('labels', ({ labels }) => labels),
   bytes('routed_experts', ({ experts }) => (experts === null ? null : packedExperts(experts).bytes)),

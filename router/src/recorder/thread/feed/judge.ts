@@ -18,7 +18,7 @@ const tests: Readonly<Record<MemberFlag, (turn: TurnOutline) => boolean>> = {
   ambiguous: ({ isAmbiguous }) => isAmbiguous === true,
   drift: ({ drift }) => drift !== null,
   resumed: ({ seams }) => (seams ?? []).length > 0,
-  truncated: ({ finishReason }) => finishReason === '' || finishReason === 'abort',
+  truncated: ({ finishReason }) => finishReason === null || finishReason === 'abort',
 };
 
 /** @param turns of the session, sorted by id @returns null: nothing is recorded of it */

@@ -37,7 +37,7 @@ const rowJson = (row: Row) => ({
   turn_rewards: row.turnRewards,
   token_rewards: row.tokenRewards === null ? null : Array.from(row.tokenRewards),
   turns: turnsJson(row),
-  finish_reason: row.turns.at(-1)!.finishReason || null,
+  finish_reason: row.turns.at(-1)!.finishReason,
   flags: row.flags,
   labels: row.labels,
   ...(row.experts === null ? {} : { routed_experts: expertsJson(row) }),
@@ -49,7 +49,7 @@ export const turnsJson = ({ turns }: Row) =>
     id,
     from,
     to,
-    finish_reason: finishReason || null,
+    finish_reason: finishReason,
     worker,
   }));
 

@@ -42,7 +42,7 @@ export interface RowTurn {
   readonly id: string;
   readonly from: number;
   readonly to: number;
-  readonly finishReason: string;
+  readonly finishReason: string | null;
   readonly worker: string;
 }
 

@@ -66,7 +66,7 @@ function sampledOf(choice: ChatSample, dialect: Dialect): Sampled {
   return {
     ...sample,
     text: dialect.request.text === null ? null : Buffer.from(textOf(message.content) ?? ''),
-    promptTokens: promptIds?.length ?? -1,
+    promptTokens: promptIds?.length ?? null,
     // Not returned if the request does not ask for them.
     logprobs: logprobs?.every(Number.isNaN) === true ? null : logprobs,
   };
@@ -108,7 +108,7 @@ function readTruncated({ answers, others }: EndedChoices, pieces: TokenPieces, m
 /** What an event says of a single choice is not about one of several, though only one is read. */
 function besides(
   others: readonly number[],
-  read: (ends: ReadonlyMap<number, string>) => readonly ChatSample[],
+  read: (ends: ReadonlyMap<number, string | null>) => readonly ChatSample[],
 ): readonly ChatSample[] {
   const samples = read(new Map(others.map((index) => [index, 'abort'])));
   return samples.filter(({ index }) => !others.includes(index));

@@ -91,7 +91,7 @@ test('the record ends before a token that is missing or not known', () => {
   const ahead = { choices: [{ index: 0, delta: { content: 'a' }, logprobs: null }], usage: { completion_tokens: 2 } };
   assert.deepEqual(read(stream(first, word, ahead)), [known]);
   // The end has no event: its tokens are not all of them.
-  assert.deepEqual(read(stream(first, word, finish)), [{ ...known, finishReason: '' }]);
+  assert.deepEqual(read(stream(first, word, finish)), [{ ...known, finishReason: null }]);
   const { usage: _, ...uncounted } = word as { usage: unknown };
   assert.deepEqual(read(stream(first, uncounted)), [], 'without counts nothing is sure');
   assert.deepEqual(read(stream(first)), []);
@@ -110,7 +110,7 @@ const ended = (finish_reason: string, matched_stop: unknown): object => ({
 
 test('while the ids of a stream are awaited, its end is taken for its last token', () => {
   const text = [first, event('word', 1, ['word', -1])];
-  const whole = { logprobs: [-1, NaN], content: 'word', isTorn: false, finishReason: '' };
+  const whole = { logprobs: [-1, NaN], content: 'word', isTorn: false, finishReason: null };
   const readSoFar = (...events: readonly object[]) => read(stream(...text, ...events), false);
   assert.deepEqual(readSoFar(ended('stop', 258)), [{ ids: [256, 258], ...whole }]);
   assert.deepEqual(readSoFar(ended('tool_calls', 258)), [{ ids: [256, 258], ...whole }]);
@@ -125,7 +125,7 @@ test('while the ids of a stream are awaited, its end is taken for its last token
 
 test('where the ids of a stream never come, its end proves no token: one may have been left out before it', () => {
   const text = [first, event('word', 1, ['word', -1])];
-  const torn = { ids: [256], logprobs: [-1], content: 'word', isTorn: true, finishReason: '' };
+  const torn = { ids: [256], logprobs: [-1], content: 'word', isTorn: true, finishReason: null };
   for (const [reason, stop] of [
     ['stop', 258],
     ['tool_calls', 258],

@@ -33,7 +33,7 @@ interface Growing {
   places: (number | null)[];
   /** The likeliest tokens at the same positions. */
   top: TopTokens[];
-  finishReason: string;
+  finishReason: string | null;
   /** The last event with SGLang's `meta_info`, which says all of the choice; null: none has it. */
   info: ChoiceDelta['info'];
   promptIds: readonly number[] | null;
@@ -49,7 +49,7 @@ interface Growing {
  */
 export function readChat(
   answers: readonly ChoicesAnswer[],
-  ends: ReadonlyMap<number, string> = new Map(),
+  ends: ReadonlyMap<number, string | null> = new Map(),
 ): ChatSample[] {
   const growing = new Map<number, Growing>();
   let promptIds: readonly number[] | null = null;
@@ -82,9 +82,9 @@ export function readChat(
     return {
       ...sample,
       promptIds: choice.promptIds ?? promptIds,
-      promptTokens: choice.info?.promptTokens ?? promptTokens ?? -1,
+      promptTokens: choice.info?.promptTokens ?? promptTokens,
       experts: choice.experts < 0 && growing.size === 1 ? experts : choice.experts,
-      cachedTokens: sample.cachedTokens >= 0 || growing.size > 1 ? sample.cachedTokens : (cachedTokens ?? -1),
+      cachedTokens: growing.size > 1 ? sample.cachedTokens : (sample.cachedTokens ?? cachedTokens),
     };
   });
 }
@@ -100,7 +100,7 @@ function ownOf(growing: Map<number, Growing>, index: number): Growing {
       logprobs: [],
       places: [],
       top: [],
-      finishReason: '',
+      finishReason: null,
       info: null,
       promptIds: null,
       versions: null,
@@ -177,7 +177,7 @@ function sampleOf(index: number, choice: Growing, versions: Versions | null) {
     finishReason: info?.finish ?? finishReason,
     ...namedSpans(own?.version ?? null, own?.spans ?? []),
     isTorn: false,
-    cachedTokens: info?.cachedTokens ?? -1,
+    cachedTokens: info?.cachedTokens ?? null,
     ...indexerOf(info?.indexer ?? choice.indexer),
     ...topTokens(info?.top() ?? choice.top, ids.length),
   };

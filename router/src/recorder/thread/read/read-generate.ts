@@ -29,12 +29,12 @@ function sampledBy(events: readonly GenerateDelta[], isStream: boolean): Sampled
     ids,
     logprobs: logprobsOf(parts, ids),
     text: Buffer.from(parts.map((part) => part.text() ?? '').join('')),
-    finishReason: last.finish ?? '',
+    finishReason: last.finish,
     ...(isStream && last.spans().length === 0
       ? { spans: spansByEvent(events), endVersion: null }
       : namedSpans(last.version, last.spans())),
-    promptTokens: promptTokens ?? -1,
-    cachedTokens: cachedTokens ?? -1,
+    promptTokens,
+    cachedTokens,
     experts: events.reduce((mark, event) => Math.max(mark, markOf(event.experts())), -1),
     ...indexerOf(indexer),
     ...topTokens(

@@ -10,13 +10,13 @@ export interface Sampled extends NamedSpans {
   readonly logprobs: Float64Array | null;
   /** UTF-8; null: the engine returned ids without text. */
   readonly text: Buffer | null;
-  /** '': the response is truncated. */
-  readonly finishReason: string;
+  /** null: the response is truncated. */
+  readonly finishReason: string | null;
   /** From the router's own weight swaps. Left out: not known. */
   readonly known?: readonly VersionSpan[];
-  /** -1: not returned. */
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
+  /** null: not returned. */
+  readonly promptTokens: number | null;
+  readonly cachedTokens: number | null;
   /** The number of its routed experts in the response (`markOf`); -1: it has none. */
   readonly experts: number;
   /** The same for its sparse attention, with the number of layers (0: not known). Left out: it has none. */

@@ -25,13 +25,13 @@ interface Torn {
 interface Mended {
   readonly answers: readonly ChoicesAnswer[];
   /** The finish reasons of choices, in place of the engine's. */
-  readonly ends: ReadonlyMap<number, string>;
+  readonly ends: ReadonlyMap<number, string | null>;
   /** Choices that ended by themselves, with known, or assumed, ids of all tokens. */
   readonly finished: ReadonlySet<number>;
 }
 
 /**
- * Converts a truncated stream to one that ended there: the finish reason of incomplete choices is `abort`; '' if all of the text is there, but
+ * Converts a truncated stream to one that ended there: the finish reason of incomplete choices is `abort`; null if all of the text is there, but
  * not all tokens are known. vLLM sends ids with each event, SGLang 0.5.23 only at the end: before that they are found by the bytes of tokens
  * next to the logprobs. SGLang leaves out events without text; the token count of each event shows that, and later tokens are dropped. The
  * token that stopped a choice has no text, and its event names it; but it may have been told with the text of its step, and tokens before it
@@ -56,10 +56,10 @@ export function mended(answers: readonly ChoicesAnswer[], pieces: TokenPieces, m
       ),
   );
   const finished = new Set<number>();
-  const ends = new Map<number, string>();
+  const ends = new Map<number, string | null>();
   for (const [index, { hasEnded, count, isFinished, isAssumed }] of known) {
     if (isFinished) finished.add(index);
-    if (hasEnded && (isAssumed || !isFinished)) ends.set(index, '');
+    if (hasEnded && (isAssumed || !isFinished)) ends.set(index, null);
     else if (!isFinished && count > 0) ends.set(index, 'abort');
   }
   const isAny = [...known.values()].some(({ count, hasEnded }) => count > 0 || hasEnded);

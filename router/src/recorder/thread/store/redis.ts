@@ -4,7 +4,7 @@ import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { RedisRecords } from './redis-records.ts';
 import { type RedisLink, connectRedis, withoutPassword } from './redis-client.ts';
 import {
-  LATER_FIELDS,
+  asNow,
   type NewestQuery,
   type SessionHead,
   type SessionQuery,
@@ -243,10 +243,7 @@ export class RedisStore implements TrajectoryStore {
   }
 }
 
-const outlineOfJson = (json: Buffer): TurnOutline => ({
-  ...LATER_FIELDS,
-  ...(JSON.parse(json.toString()) as TurnOutline),
-});
+const outlineOfJson = (json: Buffer): TurnOutline => asNow(JSON.parse(json.toString()) as TurnOutline);
 
 const text = (value: unknown): string => (Buffer.isBuffer(value) ? value.toString() : '');
 

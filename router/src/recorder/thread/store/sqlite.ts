@@ -7,7 +7,7 @@ import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { SCHEMA_VERSION, missingTables, stepsFrom, versionProblem } from './sqlite-schema.ts';
 import { SqliteRecords } from './sqlite-records.ts';
 import {
-  LATER_FIELDS,
+  asNow,
   type NewestQuery,
   type SessionHead,
   type SessionQuery,
@@ -294,8 +294,7 @@ const outcomeOfRow = (row: Row): SessionOutcome | null =>
       };
 
 const outlineOfRow = (row: Row): TurnOutline => ({
-  ...LATER_FIELDS,
-  ...(JSON.parse(row['details'] as string) as Details),
+  ...asNow(JSON.parse(row['details'] as string) as Details),
   id: row['id'] as string,
   session: row['session'] as string,
   tenant: row['tenant'] as string,

@@ -8,8 +8,24 @@ export interface TurnOutline extends Omit<Turn, 'ids' | 'logprobs' | 'mask' | 'r
   readonly tokens: number;
 }
 
-/** Fields that turns of earlier releases lack. */
-export const LATER_FIELDS = { unknownLogprobs: null } as const satisfies Partial<TurnOutline>;
+/** Fields that turns of earlier releases lack, or have as -1 and '' where they are not known. */
+type EarlierFields = Pick<TurnOutline, 'promptTokens' | 'outputTokens' | 'cachedTokens' | 'finishReason'> &
+  Partial<Pick<TurnOutline, 'unknownLogprobs'>>;
+
+/** The fields of a stored turn as they are now. */
+export function asNow<T extends EarlierFields>(stored: T): T & Pick<TurnOutline, 'unknownLogprobs'> {
+  const { promptTokens, outputTokens, cachedTokens, finishReason, unknownLogprobs = null } = stored;
+  return {
+    ...stored,
+    unknownLogprobs,
+    promptTokens: countOf(promptTokens),
+    outputTokens: countOf(outputTokens),
+    cachedTokens: countOf(cachedTokens),
+    finishReason: finishReason || null,
+  };
+}
+
+const countOf = (stored: number | null): number | null => (stored === null || stored < 0 ? null : stored);
 
 /** A session in a listing. */
 export interface SessionHead {
