@@ -3,6 +3,7 @@ import { type TestContext, test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type SentMessage, startChatThread } from '../../../../test/harness/chat-thread.ts';
 import { memoryUsed } from '../../../../test/harness/memory-used.ts';
+import { othersDuring } from '../../../../test/harness/others-during.ts';
 import { turnOf } from '../../../../test/harness/turns.ts';
 import { encode } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import type { ExportFormat } from '../../shared/export-formats.ts';
@@ -64,22 +65,6 @@ test('the samples of a long chat are read without its requests', async (t) => {
   assert.ok(typeof samples !== 'string' && samples.length > 0);
   assert.equal(reads.callCount(), TURNS);
 });
-
-/** @returns how many other calls of the thread ran during some work, of which each step takes 10 ms */
-async function othersDuring(t: TestContext, work: () => Promise<unknown>): Promise<number> {
-  let nowMs = 0;
-  t.mock.method(performance, 'now', () => (nowMs += 10));
-  let others = 0;
-  let isOver = false;
-  const other = (): void => {
-    others++;
-    if (!isOver) setImmediate(other);
-  };
-  setImmediate(other);
-  await work();
-  isOver = true;
-  return others;
-}
 
 test('other calls of the thread run while an export reads turns', async (t) => {
   const store = await longChat();
