@@ -68,9 +68,9 @@ test('groups reach their consumers whole and once, over kills, cuts, weight upda
     () => true,
   );
   assert.ok(tokens > 10 * groups.size);
-  // With few trajectories not every kind happens in each run.
+  // With few trajectories no engine may die, no response be cut, and no weights be updated.
   const kinds = Object.values(world.happened).filter((count) => count > 0).length;
-  assert.ok(world.happened.routerDeaths > 0 && kinds > 4, JSON.stringify(world.happened));
+  assert.ok(world.happened.routerDeaths > 0 && kinds >= 4, JSON.stringify(world.happened));
 
   await t.test('a check of wrong data fails', () => {
     // All of what its first trajectory sampled last is known.
