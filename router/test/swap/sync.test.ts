@@ -90,7 +90,7 @@ test('engines one after the other: the others generate', async (t) => {
     ok(busy.length <= 1, JSON.stringify(workers));
     isRunning = running !== null;
   }
-  ok(rounds > 3);
+  ok(rounds > 1);
   for (const engine of engines) equal(engine.core.weightVersion, 'step-1');
 });
 
