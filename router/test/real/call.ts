@@ -91,6 +91,7 @@ export function eventsOf(body: string): string[] {
   return body
     .split('\n\n')
     .slice(0, -1)
+    .map((event) => event.replace(/^event: .*\n/, ''))
     .filter((event) => event.startsWith('data: '))
     .map((event) => event.slice('data: '.length));
 }

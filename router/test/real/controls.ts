@@ -32,10 +32,13 @@ export const controls: Question[] = [
   get('/get_world_size', vllm),
   post('/pause?mode=keep', vllm),
   get('/is_paused', vllm),
+  get('/is_sleeping', vllm),
   post('/resume', vllm),
   post('/pause?mode=sideways', vllm),
   post('/reset_prefix_cache', vllm),
   post('/abort_requests', vllm, { request_ids: ['cmpl-none-0'] }),
+  post('/inference/v1/abort_requests', vllm, { request_ids: ['generate-tokens-none'] }),
+  post('/inference/v1/abort_requests', vllm, {}),
   post('/update_weight_version', vllm, { new_version: 'step-1' }),
   get('/weight_info', vllm),
   post('/collective_rpc', vllm, { method: 'reload_weights', kwargs: { weights_path: folderOf('dense') } }),
@@ -54,6 +57,8 @@ export const controls: Question[] = [
   post('/pause_generation', sglang, { mode: 'in_place' }),
   post('/continue_generation', sglang, {}),
   post('/pause_generation', sglang, { mode: 'sideways' }),
+  post('/load_lora_adapter', sglang, { lora_name: 'adapter', lora_path: '/nowhere' }),
+  post('/unload_lora_adapter', sglang, { lora_name: 'nobody' }),
   post('/flush_cache', sglang),
   get('/flush_cache', sglang),
   post('/update_weight_version', sglang, { new_version: 'step-1', abort_all_requests: false }),
@@ -67,4 +72,6 @@ export const notAsked = new Set([
   'PUT /generate', // the same handler as POST in both
   'POST /update_weights_from_tensor', // wants a trainer's processes beside it
   'POST /update_weights_from_distributed',
+  'POST /sleep', // want a GPU
+  'POST /wake_up',
 ]);

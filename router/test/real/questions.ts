@@ -149,6 +149,34 @@ export const generation: Question[] = [
   },
 ];
 
+/** Other APIs, whose contents are those of chats. */
+export const otherApis: Question[] = [
+  {
+    name: 'messages',
+    of: both,
+    path: '/v1/messages',
+    body: { model: 'tiny', max_tokens: 24, temperature: 0, messages: messages.slice(1) },
+  },
+  {
+    name: 'messages streamed',
+    of: both,
+    path: '/v1/messages',
+    body: { model: 'tiny', max_tokens: 24, temperature: 0, messages: messages.slice(1), stream: true },
+  },
+  {
+    name: 'responses',
+    of: both,
+    path: '/v1/responses',
+    body: { model: 'tiny', max_output_tokens: 24, temperature: 0, input: 'Which way?' },
+  },
+  {
+    name: 'responses streamed',
+    of: both,
+    path: '/v1/responses',
+    body: { model: 'tiny', max_output_tokens: 24, temperature: 0, input: 'Which way?', stream: true },
+  },
+];
+
 /** What an engine refuses, each in its own words, which are the client's to read. */
 export const refusals: Question[] = [
   {

@@ -3,8 +3,9 @@ import { eventsOf, type Answer } from './call.ts';
 /** Where in an answer which types of JSON value stand: `choices[].logprobs.tokens[]` → string. */
 export type Shape = Map<string, Set<string>>;
 
-/** Objects whose names are data, the tokens that might have been said. */
+/** Objects whose names are data, the tokens that might have been said: texts beside numbers, or ids. */
 const dictionaries = /\.top_logprobs\[\]$/;
+const isId = (name: string): boolean => /^\d+$/.test(name);
 
 /** Of Prometheus' text format: 0.0.4 or 1.0.0, the same to a reader of counters. */
 const metricsVersion = / version=[\d.]+;/;
@@ -30,6 +31,7 @@ function moments(body: string): [string, unknown][] {
     if (text === '[DONE]') return ['end', text];
     const event = JSON.parse(text) as Record<string, unknown>;
     if ('error' in event) return ['error', event];
+    if (typeof event['type'] === 'string') return [event['type'], event];
     if (Array.isArray(event['choices']) && event['choices'].length === 0) return ['usage', event];
     if (/"finish_reason":["{]/.test(text)) return ['last', event];
     return [index === 0 ? 'first' : 'between', event];
@@ -42,7 +44,11 @@ function visit(shape: Shape, at: string, value: unknown): void {
   if (Array.isArray(value)) for (const item of value) visit(shape, `${at}[]`, item);
   else
     for (const [name, item] of Object.entries(value))
-      visit(shape, dictionaries.test(at) && typeof item === 'number' ? `${at}.*` : `${at}.${name}`, item);
+      visit(
+        shape,
+        isId(name) || (dictionaries.test(at) && typeof item === 'number') ? `${at}.*` : `${at}.${name}`,
+        item,
+      );
 }
 
 /** Prometheus text: `name{label,label}`. */

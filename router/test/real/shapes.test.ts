@@ -8,7 +8,7 @@ import { call, open, type Answer } from './call.ts';
 import { controls, notAsked } from './controls.ts';
 import { startSglang, startVllm, type Engine } from './engines.ts';
 import { whyNoEngines, type EngineKind } from './installed.ts';
-import { generation, questionsTo, refusals, type Question } from './questions.ts';
+import { generation, otherApis, questionsTo, refusals, type Question } from './questions.ts';
 import { beyond, shapeOf } from './shape.ts';
 import { until } from './until.ts';
 
@@ -20,6 +20,7 @@ const routes = { vllm: { ...commonRoutes, ...vllmRoutes }, sglang: { ...commonRo
 const core: Record<string, string[]> = {
   '/v1/completions': ['choices[].text', 'choices[].finish_reason', 'choices[].token_ids[]', 'id', 'model'],
   '/v1/chat/completions': ['choices[].index', 'choices[].finish_reason', 'id', 'model'],
+  '/inference/v1/generate': ['choices[].token_ids[]', 'choices[].finish_reason', 'request_id'],
   '/generate': ['text', 'output_ids[]', 'meta_info.id', 'meta_info.finish_reason', 'meta_info.weight_version'],
 };
 
@@ -41,7 +42,9 @@ for (const kind of ['vllm', 'sglang'] as const) {
 
     before(async () => {
       real = await (kind === 'vllm' ? startVllm() : startSglang());
-      sim = await startSimEngine({ kind, model: 'tiny', timeScale: 0, maxModelTokens: 2048 });
+      // As the real ones are started: SGLang without adapters.
+      const loraLoading = kind === 'vllm';
+      sim = await startSimEngine({ kind, model: 'tiny', timeScale: 0, maxModelTokens: 2048, loraLoading });
       // An engine shows its counter of aborts from the first one on.
       const body = { model: 'tiny', prompt: [20, 30], max_tokens: 1900, ignore_eos: true, stream: true };
       const abandoned = await open(real.url, '/v1/completions', { body });
@@ -55,7 +58,7 @@ for (const kind of ['vllm', 'sglang'] as const) {
       await real?.stop();
     });
 
-    for (const question of questionsTo(kind, [...generation, ...refusals, ...controls])) {
+    for (const question of questionsTo(kind, [...generation, ...otherApis, ...refusals, ...controls])) {
       if (!isGiven(kind, question)) continue;
       test(question.name, async () => {
         const ofReal = await askTwice(real.url, question);
@@ -76,7 +79,7 @@ for (const kind of ['vllm', 'sglang'] as const) {
 
     test('every endpoint it has is asked above', () => {
       const asked = new Set(
-        [...generation, ...refusals, ...controls].map(
+        [...generation, ...otherApis, ...refusals, ...controls].map(
           ({ method, path, body }) => `${method ?? (body === undefined ? 'GET' : 'POST')} ${path.split('?')[0]}`,
         ),
       );

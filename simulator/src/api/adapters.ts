@@ -61,6 +61,6 @@ function sayAdapters(call: HttpCall, problem: string): void {
     http_worker_ipc: null,
     success: message === '',
     error_message: message,
-    loaded_adapters: Object.fromEntries(adapters),
+    loaded_adapters: options.loraLoading ? Object.fromEntries(adapters) : null,
   });
 }

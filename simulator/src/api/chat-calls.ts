@@ -1,7 +1,7 @@
 /** What `/v1/messages` and `/v1/responses` have in common. */
 
 import { type ChatMessage, readMessages, renderChat } from '../tokens/chat-template.ts';
-import type { HttpCall, SseStream } from './http-call.ts';
+import type { HttpCall } from './http-call.ts';
 import { Problem, SchemaProblem, readSampling, type Fields } from './read-request.ts';
 import { rankProblem, refuse, unknownModel } from './refusal.ts';
 import { Sequence } from '../model/sequence.ts';
@@ -19,8 +19,6 @@ export interface ChatApi {
   messages(body: Fields): ChatMessage[] | string;
   answer(call: HttpCall, made: MadeChat): object;
   events(call: HttpCall, made: MadeChat, delta: Delta): object[];
-  /** Ends a stream after its last event. */
-  end(stream: SseStream): void;
 }
 
 export interface MadeChat {
@@ -62,7 +60,6 @@ export const serveChat =
       return;
     }
     const stream = call.openStream({ isNamed: true });
-    const end = (): void => api.end(stream);
     core.start(
       job,
       new StreamOut(
@@ -70,7 +67,7 @@ export const serveChat =
         [sequence],
         (delta) => api.events(call, made, delta),
         () => [],
-        end,
+        () => stream.end(), // Without the [DONE] of chats.
       ),
     );
   };

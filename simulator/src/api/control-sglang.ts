@@ -73,7 +73,7 @@ function serverInfo(call: HttpCall): void {
     context_length: options.maxModelTokens,
     random_seed: options.seed,
     weight_version: core.weightVersion,
-    enable_lora: options.loraLoading,
+    enable_lora: options.loraLoading || null,
     enable_return_routed_experts: options.experts > 0,
     incremental_streaming_output: options.incrementalStreamingOutput,
     disaggregation_mode: 'null',

@@ -82,7 +82,7 @@ function abortRequests(call: HttpCall): void {
 /** On this path ids must be named, and the response says nothing. */
 function abortOwn(call: HttpCall): void {
   const ids = call.body.request_ids;
-  if (!Array.isArray(ids)) return call.json(400, { detail: "Missing 'request_ids' in request body" });
+  if (!Array.isArray(ids)) return refuse(call, 400, new SchemaProblem("Missing 'request_ids' in request body", null));
   abortNamed(call, new Set(ids as unknown[]));
   call.empty();
 }

@@ -30,8 +30,7 @@ export function inferenceGenerate(call: HttpCall): void {
   const { id, sequences } = request;
   const job = { id, sequences };
   call.tie(job);
-  const created = Math.floor(Date.now() / 1000);
-  const head = { request_id: `generate-tokens-${id}`, model: core.options.model, created };
+  const head = { request_id: `generate-tokens-${id}` };
   if (body.stream === true) {
     const out = new StreamOut(
       call.openStream(),
@@ -45,8 +44,11 @@ export function inferenceGenerate(call: HttpCall): void {
     core.start(job, out);
     return;
   }
+  const created = Math.floor(Date.now() / 1000);
   const answer = (): object => ({
     ...head,
+    model: core.options.model,
+    created,
     usage: usage(sequences),
     prompt_token_ids: request.returnsPrompt ? sequences[0]!.prompt : null,
     output_mode: 'tokens',

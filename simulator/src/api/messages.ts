@@ -5,11 +5,11 @@ import type { Finish } from '../model/sequence.ts';
 
 const reasons = { stop: 'end_turn', length: 'max_tokens', abort: null } as const;
 
-const endOf = (finish: Finish | null): object => {
-  const isText = finish?.type === 'stop' && typeof finish.matched === 'string';
+const endOf = (finish: Finish): object => {
+  const isText = finish.type === 'stop' && typeof finish.matched === 'string';
   return {
-    stop_reason: finish === null ? null : isText ? 'stop_sequence' : reasons[finish.type],
-    stop_sequence: isText ? finish.matched : null,
+    stop_reason: isText ? 'stop_sequence' : reasons[finish.type],
+    ...(isText ? { stop_sequence: finish.matched } : {}),
   };
 };
 
@@ -37,33 +37,34 @@ const api: ChatApi = {
   answer: (_, made) => ({
     ...head(made),
     content: [{ type: 'text', text: made.sequence.text() }],
-    ...endOf(made.sequence.finish),
+    ...endOf(made.sequence.finish!),
     usage: usage(made),
   }),
 
-  events(_, made, { text, isFirst }) {
-    const { finish, prompt } = made.sequence;
+  events({ core }, made, { text, isFirst }) {
+    const { finish, output, prompt } = made.sequence;
+    const isVllm = core.options.kind === 'vllm';
     const events: object[] = [];
     if (isFirst) {
-      const message = {
-        ...head(made),
-        content: [],
-        ...endOf(null),
-        usage: { input_tokens: prompt.length, output_tokens: 0 },
-      };
+      const start = isVllm
+        ? { stop_reason: null, stop_sequence: null, usage: { input_tokens: prompt.length, output_tokens: 0 } }
+        : { usage: { ...usage(made), output_tokens: 0 } };
+      const message = { ...head(made), content: [], ...start };
       events.push({ type: 'message_start', message });
       events.push({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } });
     }
     if (text !== '') events.push({ type: 'content_block_delta', index: 0, delta: { type: 'text_delta', text } });
     if (finish !== null) {
       events.push({ type: 'content_block_stop', index: 0 });
-      events.push({ type: 'message_delta', delta: endOf(finish), usage: usage(made) });
+      events.push({
+        type: 'message_delta',
+        delta: endOf(finish),
+        usage: isVllm ? usage(made) : { output_tokens: output.length },
+      });
       events.push({ type: 'message_stop' });
     }
     return events;
   },
-
-  end: (stream) => stream.done(),
 };
 
 export const messages = serveChat(api);

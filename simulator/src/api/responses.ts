@@ -98,8 +98,6 @@ const api: ChatApi = {
     }
     return events;
   },
-
-  end: (stream) => stream.end(),
 };
 
 export const responses = serveChat(api);

@@ -2,18 +2,22 @@
 
 import type { Core } from '../model/core.ts';
 
+const CACHE_CONFIG = 'vllm:cache_config_info';
+
 type Row = [name: string, type: 'gauge' | 'counter', help: string, value: number, labels?: string];
 
 export function metricsText(core: Core): string {
   const rows = core.options.kind === 'vllm' ? vllmRows(core) : sglangRows(core);
   const isVllm = core.options.kind === 'vllm';
-  const base = `model_name="${core.options.model}"${isVllm ? ',engine="0"' : ''}`;
+  const model = `model_name="${core.options.model}"`;
   const described = new Set<string>();
   let text = '';
   for (const [name, type, help, value, labels] of rows) {
     if (!described.has(name)) text += `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n`;
     described.add(name);
-    text += `${name}{${base}${labels === undefined ? '' : `,${labels}`}} ${value}\n`;
+    // Of the settings vLLM names the engine only.
+    const base = [...(name === CACHE_CONFIG ? [] : [model]), ...(isVllm ? ['engine="0"'] : [])];
+    text += `${name}{${[...base, ...(labels === undefined ? [] : [labels])].join(',')}} ${value}\n`;
   }
   return isVllm ? `${text}${startTime(core)}` : text;
 }
@@ -43,7 +47,7 @@ function vllmRows(core: Core): Row[] {
     ['vllm:prompt_tokens_total', 'counter', 'Prompt tokens.', scheduler.promptTokens],
     ['vllm:generation_tokens_total', 'counter', 'Generated tokens.', scheduler.generatedTokens],
     ['vllm:num_preemptions_total', 'counter', 'Preemptions.', scheduler.preemptions],
-    ['vllm:cache_config_info', 'gauge', 'Settings of the KV cache.', 1, cacheConfig(core)],
+    [CACHE_CONFIG, 'gauge', 'Settings of the KV cache.', 1, cacheConfig(core)],
     success('stop'),
     success('length'),
     success('abort'),
