@@ -43,7 +43,7 @@ export interface WeightCheck {
   restarted(worker: Worker): void;
 }
 
-/** So many processes behind one URL are told apart. */
+/** How many processes behind one URL are told apart. */
 const MAX_STARTS = 64;
 
 const REFUSED = 'ECONNREFUSED';

@@ -197,7 +197,7 @@ export class SwapEngine implements EngineWeights {
 
 /**
  * The order in which engines get new weights: each part of it has the same share of the engines of each role. Requests go to pairs whose engines
- * have the same weights, and there are none between "all prefill engines" and "all decode engines".
+ * have the same weights: if all prefill engines came first, no pair would match until the first decode engine is done.
  */
 export function byTurns(engines: readonly SwapEngine[]): SwapEngine[] {
   const placed = [...Map.groupBy(engines, ({ worker }) => worker.role).values()].flatMap((alike) =>

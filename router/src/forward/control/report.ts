@@ -30,7 +30,7 @@ export function report(results: readonly ControlResult[]): { status: number; jso
   return { status: failed === 0 ? 200 : ok > 0 ? 207 : 502, json: `{${own}}` };
 }
 
-/** The members of a JSON object, as the engine wrote them; '' if it is none, or has members of a report. */
+/** The members of a JSON object, as the engine wrote them; '' if the body is no object, or has members of a report. */
 function membersOf(body: Buffer): string {
   const text = jsonValue(body).trim();
   const object = objectIn(text);

@@ -31,7 +31,7 @@ export const isExact = ({ turns }: Pick<Trajectory, 'turns'>): boolean => turns.
 /** Why turns make no whole trajectory. */
 export type Gap = 'a turn before it is gone' | 'a turn keeps more than there is before it';
 
-/** How turns end that may have a stop token at their end. '': a stream named the stop token, and its ids never came. */
+/** How turns end that may have a stop token at their end. null: a stream named the stop token, and its ids never came. */
 const STOPPED: ReadonlySet<string | null> = new Set(['stop', 'tool_calls', null]);
 
 /**

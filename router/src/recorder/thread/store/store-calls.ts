@@ -26,7 +26,7 @@ export interface SessionEnded {
   readonly known: number;
   /** The reward came after a consumer of the feed had got the session's group. */
   readonly isTaken: boolean;
-  /** The router that has taken over the feed with the group of the session, and is to be told too; null: there is none. */
+  /** The router that has taken over the feed with the group of the session, and must get the end too; null: none has. */
   readonly movedTo: string | null;
 }
 
