@@ -39,8 +39,8 @@ export class Attempt implements UpstreamUser, Source {
   /** Set by `start`. */
   #connection!: UpstreamConnection;
   #isStarted = false;
-  /** Why its worker was lost before the start; '': it was not. */
-  #lost = '';
+  /** Why its worker was lost before the start; null: it was not. */
+  #lost: string | null = null;
   #isFresh = false;
   #head: ResponseHead | null = null;
   /** The received part of an incomplete head. */
@@ -79,7 +79,7 @@ export class Attempt implements UpstreamUser, Source {
     const { x, worker } = this;
     const body = this.#requestBody;
     if (worker.pool.isBroken) this.#lost = REMOVED;
-    if (this.#lost !== '') {
+    if (this.#lost !== null) {
       this.#leave();
       // No engine got the request.
       return this.#listener.ended(this, { kind: 'failed', failure: 'connect', detail: this.#lost });

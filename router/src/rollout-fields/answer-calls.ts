@@ -4,10 +4,10 @@ import { chunkedAnswer } from './chunked-answer.ts';
 import { type FieldProblem, type RolloutFields, readFields } from './fields.ts';
 import { type PerfMetrics, wholeAnswer } from './whole-answer.ts';
 
-/** A changed response. `bytes` null: it can't be changed. `problem`: what the engine did not return; '' otherwise. */
+/** A changed response. `bytes` null: it can't be changed. `problem`: what the engine did not return; null otherwise. */
 export interface Changed {
   readonly bytes: Buffer | null;
-  readonly problem: string;
+  readonly problem: string | null;
 }
 
 /** What is done on another thread where it is large. */
@@ -22,7 +22,7 @@ export const answerCalls = {
 
 function attempted(change: () => Buffer | null): Changed {
   try {
-    return { bytes: change(), problem: '' };
+    return { bytes: change(), problem: null };
   } catch (error) {
     if (error instanceof Unreadable) return { bytes: null, problem: error.message };
     throw error;

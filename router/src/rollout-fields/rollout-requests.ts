@@ -138,7 +138,7 @@ export class RolloutRequests implements PluginPhases {
     const { isWhole } = asking.engine!;
     const made = this.#thread.runOnCopy(isWhole ? 'chunked' : 'whole', body, plan, this.#perfOf(x, asking));
     return after(made, ({ bytes, problem }: Changed) => {
-      if (problem !== '') throw notReturned(problem);
+      if (problem !== null) throw notReturned(problem);
       if (bytes === null) return body;
       if (isWhole) {
         asking.head!.drop('content-type');

@@ -72,7 +72,7 @@ export async function startChatThread(t: TestContext, options: Partial<RecorderO
       isAwaited: false,
       sessionEnd: null,
     } as const;
-    assert.equal((await calls.captureEnded(call)).problem, '');
+    assert.equal((await calls.captureEnded(call)).problem, null);
   };
   return {
     calls,

@@ -325,7 +325,7 @@ test('what was wrong with a response is in no answer for one tenant, because it 
     const stats = (await response.json()) as Record<string, unknown>;
     return [stats.uncaptured_answers, stats.last_problem];
   };
-  assert.deepEqual(await told('a'), [1, '']);
+  assert.deepEqual(await told('a'), [1, null]);
   assert.deepEqual(await told('admin'), [1, '0 answers where 2 were asked for']);
 });
 

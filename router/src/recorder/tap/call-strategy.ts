@@ -23,7 +23,7 @@ export class CallStrategy implements CaptureStrategy<CallState> {
   readonly kind = 'call';
   readonly holdsEnds = false;
   readonly plugins: readonly Plugin[];
-  readonly reported: (problem: string, worker: string) => void;
+  readonly reported: (problem: string | null, worker: string) => void;
   readonly #recorder: Recorder;
   readonly #takes: Takes[] = [];
 

@@ -64,8 +64,8 @@ export interface CaptureStrategy<State extends Captured> {
   takeRequest(state: State): Uint8Array | null;
   /** Whether a response, or a part of it, that has come may lack versions. Left out: as expected. */
   isUnnamed?(x: Exchange, state: State, isStream: boolean): boolean;
-  /** A response was not captured, by the word of the thread. @param problem '': it was */
-  reported: ((problem: string, worker: string) => void) | null;
+  /** A response was not captured, by the word of the thread. @param problem null: it was */
+  reported: ((problem: string | null, worker: string) => void) | null;
   /** A response was too large. */
   overflowed(x: Exchange): void;
 }

@@ -25,9 +25,8 @@ export class UncapturedLog {
     this.#text = text;
   }
 
-  /** @param problem '': none */
-  add(problem: string, worker: string): void {
-    if (problem === '') return;
+  add(problem: string | null, worker: string): void {
+    if (problem === null) return;
     const count = ++this.#count;
     if ((count & (count - 1)) === 0) this.#log.warn({ problem, worker, count }, this.#text);
   }

@@ -105,7 +105,7 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
     return this.ask('captureEnded', ended, transfer).catch(() => {
       // The end of the thread is logged elsewhere.
       this.missed++;
-      return { problem: '', isStored: false, isEnded: false };
+      return { problem: null, isStored: false, isEnded: false };
     });
   }
 

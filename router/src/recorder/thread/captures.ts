@@ -40,8 +40,8 @@ const UNKNOWN = 'its request is not known: the recorder thread was started again
 export abstract class Captures<Open extends OpenCapture> {
   /** Responses that could not be read, or have other prompts than the request. */
   uncaptured = 0;
-  /** Why the last of them could not be read; '': all could. */
-  lastProblem = '';
+  /** Why the last of them could not be read; null: all could. */
+  lastProblem: string | null = null;
   protected readonly open = new Map<number, Open>();
   protected readonly files: ExpertsFiles | null;
   readonly #isInOrder: boolean;
@@ -72,8 +72,8 @@ export abstract class Captures<Open extends OpenCapture> {
     return this.#last;
   }
 
-  /** @returns why its turns are not on record; '': they are */
-  end(response: EndedResponse): Promise<string> {
+  /** @returns why its turns are not on record; null: they are */
+  end(response: EndedResponse): Promise<string | null> {
     return this.#inOrder(() => this.#end(response));
   }
 
@@ -85,23 +85,23 @@ export abstract class Captures<Open extends OpenCapture> {
     }).catch(() => {});
   }
 
-  async #end(response: EndedResponse): Promise<string> {
+  async #end(response: EndedResponse): Promise<string | null> {
     const { id, request, isLast, answer, expertsKey } = response;
     let known = isLast ? this.#take(id) : (this.open.get(id) ?? null);
     try {
       if (known === null && request !== null) {
         known = await this.openLate(request, response);
-        if (known === null) return '';
+        if (known === null) return null;
         if (!isLast) this.open.set(id, known);
       }
       if (known === null) throw new Error(UNKNOWN);
       const all = joined([known.before, ...answer]);
       if (!isLast) known.before = all;
       await this.place(response, known, all);
-      return '';
+      return null;
     } catch (error) {
       // The rest of the response may have what is missing here.
-      if (!isLast && (known !== null || request === null)) return '';
+      if (!isLast && (known !== null || request === null)) return null;
       this.uncaptured++;
       this.lastProblem = (error as Error).message;
       return this.lastProblem;

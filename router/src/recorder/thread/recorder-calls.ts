@@ -27,8 +27,8 @@ export interface EndedCapture extends EndedResponse {
 }
 
 export interface Recorded {
-  /** Why its tokens could not be read; '': they could. */
-  readonly problem: string;
+  /** Why its tokens could not be read; null: they could. */
+  readonly problem: string | null;
   /** If it is awaited: its turns are in the store, or there are none. */
   readonly isStored: boolean;
   /** The end of the session is stored. */
@@ -111,7 +111,7 @@ export async function recorderCalls(options: RecorderOptions) {
     /** A response, or a part of it, has ended. */
     async captureEnded({ kind, sessionEnd, ...response }: EndedCapture): Promise<Recorded> {
       const problem = await kinds[kind].end(response);
-      const isStored = problem !== '' || (response.isAwaited && (await writer.stored()));
+      const isStored = problem !== null || (response.isAwaited && (await writer.stored()));
       const ended = sessionEnd === null ? null : stored.sessionEnded(sessionEnd);
       const isEnded = await (ended?.then(() => true) ?? Promise.resolve(false)).catch(() => false);
       return { problem, isStored, isEnded };

@@ -24,7 +24,7 @@ export interface ChatState extends Captured {
 export class ChatStrategy implements CaptureStrategy<ChatState> {
   readonly kind = 'chat';
   readonly holdsEnds = true;
-  readonly reported: (problem: string, worker: string) => void;
+  readonly reported: (problem: string | null, worker: string) => void;
   /** Chats that the thread, which counts, has nothing of: it takes no such request, response or engine, or it has ended. */
   unkept = 0;
   /** Sessions by the path that was asked for. */

@@ -32,10 +32,10 @@ export function addRoutes(
     return c.json({
       prompts,
       hits,
-      hit_rate: prompts === 0 ? 0 : hits / prompts,
+      hit_rate: prompts === 0 ? null : hits / prompts,
       prompt_tokens: promptTokens,
       known_tokens: knownTokens,
-      token_hit_rate: promptTokens === 0 ? 0 : knownTokens / promptTokens,
+      token_hit_rate: promptTokens === 0 ? null : knownTokens / promptTokens,
       turns: counts.turns,
       nodes: counts.nodes,
       bytes: counts.bytes,
@@ -48,7 +48,7 @@ export function addRoutes(
       retokenization_mismatches: counts.retokenized,
       uncaptured_answers: counts.uncaptured + strategy.tooLargeResponses,
       // It may have text of another client's response.
-      last_problem: exchangeOf(c).seesAllTenants ? counts.lastProblem : '',
+      last_problem: exchangeOf(c).seesAllTenants ? counts.lastProblem : null,
       failures: lookup.failures,
     });
   });

@@ -56,8 +56,8 @@ export interface CaptureStats extends CaptureCounts, ForestCounts {
   readonly restored: number;
   /** Responses that could not be read, or have other prompts than the request. */
   readonly uncaptured: number;
-  /** Why the last of them could not be read; '': all could. */
-  readonly lastProblem: string;
+  /** Why the last of them could not be read; null: all could. */
+  readonly lastProblem: string | null;
 }
 
 /** How long `/retrieve_from_text` without a session waits for turns of the store. */

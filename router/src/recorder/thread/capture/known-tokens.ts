@@ -259,7 +259,7 @@ export class KnownTokens {
 /** Whether a session has lost turns that this request may continue. */
 const isLostIn = (session: KnownSession | null, found: Continued | null): boolean =>
   session !== null &&
-  session.lost !== '' &&
+  session.lost !== null &&
   !(found !== null && found.end.owner === session && found.end.turn > session.lost);
 
 /** The root of a place's tree. */

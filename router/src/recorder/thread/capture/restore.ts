@@ -55,7 +55,7 @@ export class Restore {
     const running = this.#running.get(key);
     if (running !== undefined) return running;
     const known = this.#known(tree, session);
-    if (known?.isWhole === true && known.missing === '') return;
+    if (known?.isWhole === true && known.missing === null) return;
     const bringing = this.#bring(tenant, session, tree).finally(() => this.#running.delete(key));
     this.#running.set(key, bringing);
     return bringing;
@@ -116,15 +116,15 @@ export class Restore {
       const newest = await this.#newestOf(tenant, session);
       for (const [i, outline] of newest.toReversed().entries()) {
         if (treeOf(outline) !== tree) continue;
-        if (!(await this.#bringOne(outline, null)) && outline.id > known.lost) known.lost = outline.id;
+        if (!(await this.#bringOne(outline, null))) known.notLoaded(outline.id);
         if (i % TURNS_AT_ONCE === TURNS_AT_ONCE - 1) await setImmediate();
       }
       known.isWhole = true;
     } catch {
       // A store that can't be read now is read again with the session's next request.
     }
-    if (known.missing > known.lost) known.lost = known.missing;
-    if (known.isWhole) known.missing = '';
+    known.notLoaded(known.missing);
+    if (known.isWhole) known.missing = null;
     this.#forest.trim();
   }
 

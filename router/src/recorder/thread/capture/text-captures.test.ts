@@ -78,13 +78,13 @@ test('a client that leaves when one of two choices has ended: the other one is a
   const name = { session: 's', group: '', tenant: '', worker: 'w', model: 'm', path: '/generate' };
   const asked = { before: null, isProof: false, stale: null, ticket: null, changes: [] };
   const facts = { ...name, startedAtMs: 0, ttftMs: 0, generationMs: 0, asked };
-  const end = (isLast: boolean, came: string): Promise<string> => {
+  const end = (isLast: boolean, came: string): Promise<string | null> => {
     const part = { request: null, isStream: true, isAwaited: false, expertsKey: null, facts };
     return captures.end({ ...part, id: 1, isLast, answer: came === '' ? [] : [Buffer.from(came)] });
   };
   const unfinished = encode(' the of');
-  assert.equal(await end(false, event(1, unfinished, null) + event(0, said.ids, 'stop')), '');
-  assert.equal(await end(true, ''), '');
+  assert.equal(await end(false, event(1, unfinished, null) + event(0, said.ids, 'stop')), null);
+  assert.equal(await end(true, ''), null);
   assert.deepEqual(
     scene.turns.map(({ finishReason, outputTokens }) => [finishReason, outputTokens]),
     [
@@ -109,7 +109,7 @@ async function completionsStream(event: (index: number, isEnd: boolean) => objec
   const made: number[] = [];
   const end = async (isLast: boolean, came: string): Promise<void> => {
     const part = { request: null, isStream: true, isAwaited: false, expertsKey: null, facts };
-    assert.equal(await captures.end({ ...part, id: 1, isLast, answer: [Buffer.from(came)] }), '');
+    assert.equal(await captures.end({ ...part, id: 1, isLast, answer: [Buffer.from(came)] }), null);
     made.push(scene.turns.length);
   };
   const line = (value: object): string => `data: ${JSON.stringify(value)}\n\n`;

@@ -74,10 +74,10 @@ export const missingTables = (version: number): string =>
     .join('')
     .replaceAll('CREATE TABLE', 'CREATE TEMP TABLE');
 
-/** @returns what is wrong with a file of this version; '': nothing */
-export function versionProblem(version: number, isReader: boolean): string {
+/** @returns what is wrong with a file of this version; null: nothing */
+export function versionProblem(version: number, isReader: boolean): string | null {
   if (version > SCHEMA_VERSION) {
     return `written by a newer turnout (schema ${version}, this one knows ${SCHEMA_VERSION}): update turnout.`;
   }
-  return version === 0 && isReader ? 'no trajectories in it.' : '';
+  return version === 0 && isReader ? 'no trajectories in it.' : null;
 }

@@ -64,7 +64,7 @@ export class SqliteStore implements TrajectoryStore {
       (write) => this.#transaction(write),
     );
     const problem = versionProblem(version, isReader);
-    if (problem !== '') {
+    if (problem !== null) {
       this.#db.close();
       throw new Error(`${this.place}: ${problem}`);
     }

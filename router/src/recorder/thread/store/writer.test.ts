@@ -32,7 +32,7 @@ const FRESH = {
   unknownVersions: 0,
   textTurns: 0,
   isFailing: false,
-  lastError: '',
+  lastError: null,
 };
 
 test('turns are written in batches, and are there after a flush', async () => {

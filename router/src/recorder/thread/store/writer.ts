@@ -37,8 +37,8 @@ export interface WriterState {
   readonly unknownVersions: number;
   /** The last try failed. */
   readonly isFailing: boolean;
-  /** Why; '': it has not. */
-  readonly lastError: string;
+  /** Why; null: it has not. */
+  readonly lastError: string | null;
 }
 
 /** Called when a turn, and all earlier ones, are in the store. */
@@ -76,7 +76,7 @@ export class TurnWriter {
   #unknownVersions = 0;
   /** Turns whose engines are asked for versions, by ticket and id. */
   readonly #unnamed = new Map<number, Map<string, TurnAmendment>>();
-  #lastError = '';
+  #lastError: string | null = null;
   /** The last failed write says nothing about its turns. */
   #isOfStore = false;
 
@@ -94,7 +94,7 @@ export class TurnWriter {
       unknownLogprobs: this.#unknownLogprobs,
       textTurns: this.#textTurns,
       unknownVersions: this.#unknownVersions,
-      isFailing: this.#lastError !== '',
+      isFailing: this.#lastError !== null,
       lastError: this.#lastError,
     };
   }
@@ -113,7 +113,7 @@ export class TurnWriter {
     if (pending !== null) this.#pending.remove(new Set([pending]));
     else if (before !== undefined) this.#again.add(turn.id);
     this.#pending.add(turn);
-    const isFailing = this.#lastError !== '';
+    const isFailing = this.#lastError !== null;
     if (isFailing && pending === null && this.#pending.bytes > this.#limitBytes) {
       this.#lose(this.#pending.remove(new Set([turn])));
       return;
@@ -172,7 +172,7 @@ export class TurnWriter {
 
   /** Why the store can't show all of these turns: it fails, and lacks some. null: it has them. Fields that are left out do not filter. */
   notStored(query: Pick<TurnFilter, 'session' | 'tenant' | 'group'>): string | null {
-    if (this.#lastError === '') return null;
+    if (this.#lastError === null) return null;
     const lacks = this.#pending.all.some((turn) => wants(query, turn));
     const { session } = query;
     const of = session === undefined ? '' : ` of session '${session}'`;
@@ -190,7 +190,7 @@ export class TurnWriter {
    * event loop are written together.
    */
   stored(): Promise<boolean> {
-    if (this.#lastError !== '') return Promise.resolve(false);
+    if (this.#lastError !== null) return Promise.resolve(false);
     const turn = this.#pending.all.at(-1);
     if (turn === undefined) return Promise.resolve(true);
     if (!this.#isHurried) {
@@ -207,17 +207,17 @@ export class TurnWriter {
 
   /** Resolves when all earlier turns are in the store, or it has failed. Turns that come meanwhile delay it by one write at most. */
   async flush(): Promise<void> {
-    if (this.#lastError !== '') return;
+    if (this.#lastError !== null) return;
     // It may have begun before the last of them.
     await this.#writing;
-    if (this.#isWaiting && this.#lastError === '') await this.#write();
+    if (this.#isWaiting && this.#lastError === null) await this.#write();
   }
 
   /** Tries a last time; the rest is lost. @returns how many turns are lost */
   async close(): Promise<number> {
     await this.#writing;
     do await this.#write();
-    while (this.#isWaiting && this.#lastError === '');
+    while (this.#isWaiting && this.#lastError === null);
     if (this.#timer !== null) clearTimeout(this.#timer);
     const lost = this.#pending.remove(new Set(this.#pending.all));
     this.#tell(() => true, false);
@@ -233,7 +233,7 @@ export class TurnWriter {
   /** So much is written without delay, unless the store fails. */
   get #isBatch(): boolean {
     const { all, bytes } = this.#pending;
-    return this.#lastError === '' && (all.length >= BATCH_TURNS || bytes >= BATCH_BYTES);
+    return this.#lastError === null && (all.length >= BATCH_TURNS || bytes >= BATCH_BYTES);
   }
 
   #write(): Promise<void> {
@@ -251,7 +251,7 @@ export class TurnWriter {
     this.#timer = null;
     // Not what comes meanwhile: who waits for the write waits for what there is now.
     for (let left = this.#pending.all.length; left > 0 && this.#pending.all.length > 0;) {
-      const written = this.#lastError === '' ? await this.#writeBatch() : await this.#writeSome();
+      const written = this.#lastError === null ? await this.#writeBatch() : await this.#writeSome();
       if (written === 0) return;
       left -= written;
     }
@@ -264,7 +264,7 @@ export class TurnWriter {
   }
 
   #writeSoon(): void {
-    const waitMs = this.#lastError === '' ? GATHER_MS : this.#retryMs;
+    const waitMs = this.#lastError === null ? GATHER_MS : this.#retryMs;
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
       void this.#write();
@@ -313,14 +313,14 @@ export class TurnWriter {
       else this.#lose(this.#pending.remove(new Set([turn])));
     }
     // It takes others.
-    this.#lastError = '';
+    this.#lastError = null;
     return refused.length;
   }
 
   async #try(write: () => void | Promise<void>): Promise<boolean> {
     try {
       await write();
-      this.#lastError = '';
+      this.#lastError = null;
       return true;
     } catch (error) {
       const { errcode = 0 } = error as { errcode?: number };

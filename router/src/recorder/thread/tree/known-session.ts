@@ -14,10 +14,10 @@ export class KnownSession {
   readonly ends = new Map<string, { readonly end: TurnEnd; readonly mark: Mark }>();
   /** All turns of it that the store has were in the tree since the start. */
   isWhole = false;
-  /** The newest evicted turn; ''. */
-  missing = '';
-  /** The newest turn that could not be loaded; ''. */
-  lost = '';
+  /** The newest evicted turn that is still missing; null: none. */
+  missing: string | null = null;
+  /** The newest turn that could not be loaded; null: none. */
+  lost: string | null = null;
   /** A turn of another session continues one of this session. */
   isForked = false;
 
@@ -28,15 +28,20 @@ export class KnownSession {
 
   add(end: TurnEnd, mark: Mark): void {
     this.ends.set(end.turn, { end, mark });
-    if (end.turn === this.missing) this.missing = '';
-    if (end.turn === this.lost) this.lost = '';
+    if (end.turn === this.missing) this.missing = null;
+    if (end.turn === this.lost) this.lost = null;
     if (this.ends.size > MAX_ENDS) this.ends.delete(this.ends.keys().next().value!);
   }
 
   /** A turn was evicted. */
   lose(turn: string): void {
     this.ends.delete(turn);
-    if (turn > this.missing) this.missing = turn;
+    this.missing = newer(turn, this.missing);
+  }
+
+  /** A turn could not be loaded. @param turn null: none */
+  notLoaded(turn: string | null): void {
+    if (turn !== null) this.lost = newer(turn, this.lost);
   }
 
   /** The end at a mark that belongs to this session: a turn of it, or one of another session that continues it. */
@@ -57,3 +62,6 @@ export class KnownSession {
     return false;
   }
 }
+
+/** Identifiers of turns are in the order in which the turns began. */
+const newer = (turn: string, than: string | null): string => (than === null || turn > than ? turn : than);
