@@ -1,5 +1,6 @@
+import { BufferSink } from '../wire/buffer-sink.ts';
 import { ChunkedReader } from '../wire/chunked.ts';
-import type { ResponseHead } from '../wire/response-head.ts';
+import { ResponseHead } from '../wire/response-head.ts';
 import type { Sink } from '../wire/sink.ts';
 
 /** Results of a read; negative, because other results are numbers of bytes. */
@@ -63,4 +64,13 @@ export class AnswerBody {
     const chunks = this.#chunks;
     return chunks !== null && chunks.isBetweenChunks && chunks.isBetweenEvents;
   }
+}
+
+/** Whether a response is complete if its connection ends now. One that ends with its connection has at least a byte of its body. */
+export function isWhole(response: Buffer, method: string): boolean {
+  const head = new ResponseHead();
+  const bodyStart = head.read(response, 0, response.length);
+  const body = new AnswerBody(head, method, new BufferSink({ maxBytes: 0 }));
+  if (body.isUntilClose) return response.length > bodyStart;
+  return body.read(response, bodyStart, response.length) >= 0;
 }

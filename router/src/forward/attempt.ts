@@ -8,7 +8,7 @@ import { ResponseHead } from '../wire/response-head.ts';
 import { COMPLETE, type CutCode, type Failure, type ResultListener } from '../wire/result.ts';
 import type { Sink, Source } from '../wire/sink.ts';
 import { BROKEN, type UpstreamConnection, type UpstreamUser } from '../wire/upstream-pool.ts';
-import { AnswerBody, MALFORMED, UNFINISHED } from './answer-body.ts';
+import { AnswerBody, MALFORMED, UNFINISHED, isWhole } from './answer-body.ts';
 import { AnswerTimer } from './answer-timer.ts';
 import type { AttemptContext, AttemptRules, PairRules } from './attempt-context.ts';
 import { upstreamHead } from './headers.ts';
@@ -19,6 +19,8 @@ import { RequestOut } from './request-out.ts';
 const SMALL_BYTES = 16_384;
 /** 1xx responses before the final one; more is a flood (some engines and proxies send 102 while they work). */
 const MAX_INTERIM = 10_000;
+/** Of a response that may not begin yet so much is read, because only reading shows that its connection broke. */
+const MAX_EARLY_BYTES = 16_384;
 
 /** Why an attempt does not begin whose worker was removed by force. */
 export const REMOVED = 'the worker was removed';
@@ -43,9 +45,11 @@ export class Attempt implements UpstreamUser, Source {
   #lost: string | null = null;
   #isFresh = false;
   #head: ResponseHead | null = null;
-  /** The received part of an incomplete head. */
+  /** The received part of an incomplete head, or of a response that may not begin yet. */
   #partial: Buffer | null = null;
   #isHeadWhole = false;
+  /** The engine ended the connection after a whole response that may not begin yet. */
+  #hasEnded = false;
   #interim = 0;
   /** null: the response has not begun. */
   #body: AnswerBody | null = null;
@@ -184,8 +188,7 @@ export class Attempt implements UpstreamUser, Source {
         if (pair !== undefined && head.status < 400) {
           if (!this.#mayBegin(pair, head, end - next)) {
             this.#partial = Buffer.from(all.subarray(start, end));
-            // One read of the body is enough until the response may begin.
-            return end === next;
+            return end - next < MAX_EARLY_BYTES;
           }
           if (head.isEventStream && pair.isFailure(all, next, end)) head.status = 500;
         }
@@ -216,6 +219,7 @@ export class Attempt implements UpstreamUser, Source {
     // Also if the response is complete now: its connection is in the pool, and the next attempt must be able to read.
     const connection = this.#connection;
     if (this.onBytes(partial, partial.length)) connection.resume();
+    if (this.#hasEnded) this.onGone(null);
   }
 
   #isRejected(head: ResponseHead): boolean {
@@ -319,6 +323,10 @@ export class Attempt implements UpstreamUser, Source {
         this.#leave();
         this.#end();
       } else this.#cut(error?.code ?? 'closed early');
+      return;
+    }
+    if (error === null && this.#isHeadWhole && !this.#hasEnded && isWhole(this.#partial!, this.x.head.method)) {
+      this.#hasEnded = true;
       return;
     }
     const detail = error?.code ?? 'closed without an answer';

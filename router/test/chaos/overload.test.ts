@@ -138,10 +138,7 @@ test('F39 --max-connections: one more is closed as it comes; those that are in a
   await until('its place is free', () =>
     connectClient(t, router.url).then(async (client) => {
       client.write(GENERATE);
-      return client.answer().then(
-        ({ status }) => status === 200,
-        () => false,
-      );
+      return (await client.answerOrNone())?.status === 200;
     }),
   );
   await untilQuiet(router, [engine]);

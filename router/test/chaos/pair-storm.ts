@@ -43,7 +43,7 @@ export async function storm(
         counts.left++;
         continue;
       }
-      const got = await client.answer('POST').catch(() => null);
+      const got = await client.answerOrNone('POST');
       if (got === null) counts.cut++;
       else if (got.status === 200) counts.good++;
       else {

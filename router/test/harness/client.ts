@@ -65,6 +65,14 @@ export class Client extends Peer {
     return this.#take('the client reads an answer', () => this.#parse(method), ms);
   }
 
+  /** As `answer`. @returns null: the connection ended before the answer did. Silence is a failure of the test. */
+  async answerOrNone(method = 'GET'): Promise<ClientAnswer | null> {
+    return this.answer(method).catch((error: unknown) => {
+      if (this.hasEnded) return null;
+      throw error;
+    });
+  }
+
   #parse(method: string): [ClientAnswer, number] | null {
     const head = readWireHead(this.#unread);
     if (head === null) return null;

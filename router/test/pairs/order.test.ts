@@ -78,6 +78,49 @@ test('the prefill engine fails while the answer waits for it: another pair', asy
   await untilIdle(router);
 });
 
+for (const ending of ['reset', 'end'] as const) {
+  test(`the decode engine fails (${ending}) after the start of an answer that waits for the prefill engine: another pair`, async (t) => {
+    const { world, router } = await startPairs(t, [1, 2]);
+    world.says = (half) => `{"meta_info":{"input_token_logprobs":[${half === 'prefill' ? '1' : ''}]}}`;
+    // As SGLang's does, the prefill engine waits for the decode engine, which is gone.
+    let isFirst = true;
+    world.prefill[0]!.instead = () => {
+      const isLost = isFirst;
+      isFirst = false;
+      return isLost ? 'nothing' : null;
+    };
+    world.decode[0]!.instead = ({ request }) => {
+      request.connection.write(STREAM_HEAD + chunk('data: {"meta_info":{"input_token_logprobs":[]}}\n\n'));
+      const worker = router.fleet.get(world.decode[0]!.engine.url)!;
+      void until('the router has read it', () => worker.lastReadMs > 0).then(() => request.connection[ending]());
+      return 'nothing';
+    };
+    const got = await send(t, router.url, post('/generate', { text: 'a', return_logprob: true }));
+    deepEqual([got.status, got.text], [200, '{"meta_info":{"input_token_logprobs":[1]}}']);
+    equal(world.decode[0]!.seen.length, 1);
+    await untilIdle(router);
+  });
+}
+
+for (const framing of ['length', 'close'] as const) {
+  test(`an answer that ends by its ${framing} and waits for the prefill engine: its connection may be closed meanwhile`, async (t) => {
+    const { world, router } = await startPairs(t, [1, 1]);
+    const list = (said: string) => `{"meta_info":{"input_token_logprobs":[${said}]}}`;
+    for (const half of [...world.prefill, ...world.decode]) half.instead = () => 'nothing';
+    const client = await connectClient(t, router.url);
+    client.write(post('/generate', { text: 'a', return_logprob: true }));
+    await until('both have it', () => world.prefill[0]!.seen.length + world.decode[0]!.seen.length === 2);
+    const decode = world.decode[0]!.seen[0]!.request.connection;
+    const length = framing === 'length' ? `content-length: ${list('').length}\r\n` : '';
+    decode.write(`HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n${length}\r\n${list('')}`);
+    decode.end();
+    await decode.closed;
+    world.prefill[0]!.seen[0]!.request.answer(list('1'));
+    equal((await client.answer()).text, list('1'));
+    await untilIdle(router);
+  });
+}
+
 test('an error is never held back for the sake of log probabilities', async (t) => {
   const { world, router } = await startPairs(t, [1, 1]);
   world.prefill[0]!.instead = () => 'nothing';
