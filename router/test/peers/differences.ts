@@ -5,7 +5,7 @@ import type { Recorded } from './recorder.ts';
 
 /** Made up by routers, and addresses: what stands around is their habit. */
 const CHANCE =
-  /(?<=: req-)[\w-]{12,}|\d+\.\d+\.\d+\.\d+:\d+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}/g;
+  /(?<=: (?:req-|chatcmpl-|cmpl-|gnt-|resp-|msg_))[\w-]{12,}|\d+\.\d+\.\d+\.\d+:\d+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9a-f]{32}/g;
 
 /** Where what an engine got is not what the client sent, a line each; none when every byte is the client's. */
 export function differences(ask: Ask, { head, body }: Recorded): string[] {

@@ -38,10 +38,21 @@ const peers: readonly Peer[] = [
   },
 ];
 
+/** The prefixes of ids, by path; those of other paths begin with `req-`. */
+const idPrefixes = new Map([
+  ['/generate', 'gnt-'],
+  ['/v1/chat/completions', 'chatcmpl-'],
+  ['/v1/completions', 'cmpl-'],
+  ['/v1/responses', 'resp-'],
+  ['/v1/messages', 'msg_'],
+]);
+
 /** What this router adds where the client gave no id. */
-const ourIds = ['header +x-correlation-id: req-…', 'header +x-request-id: req-…'];
-const expectedOfOurs = ({ fields }: Ask): readonly string[] =>
-  fields.some((line) => line.startsWith('x-request-id')) ? [] : ourIds;
+function expectedOfOurs({ target, fields }: Ask): readonly string[] {
+  if (fields.some((line) => line.startsWith('x-request-id'))) return [];
+  const id = `${idPrefixes.get(target.split('?', 1)[0]!) ?? 'req-'}…`;
+  return [`header +x-correlation-id: ${id}`, `header +x-request-id: ${id}`];
+}
 
 /** Sends a request. @returns the status and what each engine got of it */
 async function exchange(t: TestContext, url: string, ask: Ask, engines: readonly Recorder[]) {
@@ -109,6 +120,11 @@ async function comparePairs(t: TestContext, { name, known, flags }: Peer, style:
     });
   }
 }
+
+test('one of the other routers is installed', () => {
+  const reasons = peers.map(({ name, known }) => whyNotInstalled(name, known.version));
+  ok(reasons.includes(false), reasons.join('; '));
+});
 
 for (const peer of peers) {
   const { name, known, pairs } = peer;
