@@ -62,7 +62,9 @@ describe('a real SGLang pair answers as one engine does', { skip }, () => {
       assert.ok(routed.isComplete);
       assert.equal(routed.headers['content-type'], alone.headers['content-type']);
       assert.deepEqual(saidBy(routed), saidBy(alone));
-      assertAlike(probabilitiesOf(routed), probabilitiesOf(alone));
+      // Of a chat's stream SGLang leaves out the logprobs of tokens without text in their event; which these are differs by run.
+      if (question.name === 'chat streamed') assert.equal(routed.body, decodeTap.last(question.path).answered);
+      else assertAlike(probabilitiesOf(routed), probabilitiesOf(alone));
     });
   }
 
