@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { type Socket, connect, createServer } from 'node:net';
+import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
 import { test } from 'node:test';
 import { CopyPool, writeMessage } from './socket-memory.ts';
 
@@ -33,17 +33,30 @@ test('no more are kept than the limit', () => {
   assert.notEqual(pool.take(1), second);
 });
 
-test('a message that the system does not take at once arrives unchanged by those after it', async () => {
+test('a message that the system does not take at once arrives unchanged by those after it, on other connections too', async (t) => {
   const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1');
   await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
   const accepted = once(server, 'connection') as Promise<[Socket]>;
-  const client = connect((server.address() as { port: number }).port, '127.0.0.1');
+  const client = connect(port, '127.0.0.1');
   await once(client, 'connect');
   const [reader] = await accepted;
+  const other = connect(port, '127.0.0.1');
+  t.after(() => {
+    for (const socket of [client, reader, other]) socket.destroy();
+    server.close();
+  });
+  await once(other, 'connect');
   const messages = 2_000;
   const body = (i: number): Buffer => Buffer.alloc(8_000, i);
-  for (let i = 0; i < messages; i++) writeMessage(client, `${i}`.padStart(9), [body(i), body(i + 1)], 16_000);
-  assert.ok(client.writableLength > 0, 'the buffers of the system took all of it: the test shows nothing');
+  let isFull = false;
+  for (let i = 0; i < messages; i++) {
+    writeMessage(client, `${i}`.padStart(9), [body(i), body(i + 1)], 16_000);
+    if (isFull || client.writableLength === 0) continue;
+    isFull = true;
+    writeMessage(other, 'elsewhere', [body(i + 2), body(i + 2)], 16_000);
+  }
+  assert.ok(isFull, 'the buffers of the system took all of it: the test shows nothing');
   client.end();
   const parts: Buffer[] = [];
   reader.on('data', (part: Buffer) => parts.push(part)).resume();
@@ -58,5 +71,4 @@ test('a message that the system does not take at once arrives unchanged by those
       `message ${i}`,
     );
   }
-  server.close();
 });
