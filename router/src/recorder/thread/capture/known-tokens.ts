@@ -237,6 +237,7 @@ export class KnownTokens {
     const continued = isLost && nearest?.end.owner !== own ? null : nearest;
     const known = lineTo(place, continued);
     release(place);
+    this.forest.trim();
     // Only here, because it needs an encoding: the caller trains on these tokens. Without known ones it was just done.
     const again = known.ids.length === 0 ? rest : await this.tokenizer.encode(text, true);
     if (!again.every((id, i) => id === (known.ids[i] ?? rest[i - known.ids.length]))) this.counts.retokenized++;

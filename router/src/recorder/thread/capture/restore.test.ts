@@ -117,6 +117,22 @@ test('sessions whose turns do not fit into memory go on exactly', async () => {
   assert.equal(lost, 0);
 });
 
+test('a session whose own turns do not fit into memory goes on exactly, from its oldest turn too', async () => {
+  const maxBytes = 20_000;
+  const scene = await CaptureScene.start({ tokenizerPath, maxBytes });
+  for (let n = 0; n < 30; n++) await scene.ask({ session: 'a', prompt: `${n} ${PROMPT}`, said: call(-1 - n) });
+  const text = `0 ${PROMPT} often<|im_end|>${TOOL}`;
+  const { turn } = await scene.ask({ session: 'a', prompt: text, said: call(-40) });
+  assert.deepEqual([turn.parent, turn.keeps, turn.drift], [scene.turns[0]!.id, scene.turns[0]!.ids.length, null]);
+  const back = await scene.retrieve(`1 ${PROMPT} often`, 'a');
+  assert.deepEqual(
+    back.rollout_logp.filter((logprob) => logprob !== 0),
+    logprobsOf(call(-2)),
+  );
+  const { bytes, evictedNodes } = scene.captured.calls.captureStats();
+  assert.ok(evictedNodes > 30 && bytes <= maxBytes, `${evictedNodes} nodes, ${bytes} bytes`);
+});
+
 test('a session whose turns are neither in memory nor in the store is flagged, and continues no turn of another one', async () => {
   const scene = await CaptureScene.start({ tokenizerPath, maxBytes: 400_000 });
   for (const session of ['a', 'b']) await scene.ask({ session, prompt: PROMPT, said: call(-1) });

@@ -47,6 +47,7 @@ export class Restore {
 
   /**
    * Loads the turns of a session that a tree lacks, before a prompt is looked up. Resolves when they are in the tree, or can't be read.
+   * The caller trims the trees, after its lookup: the session may have more turns than fit.
    * @param session '' where the request names none
    */
   async wanted(tree: string, tenant: string, session: string): Promise<void> {
@@ -125,7 +126,6 @@ export class Restore {
     }
     known.notLoaded(known.missing);
     if (known.isWhole) known.missing = null;
-    this.#forest.trim();
   }
 
   async #newestOf(tenant: string, session: string): Promise<readonly TurnOutline[]> {
