@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../router/test/harness/fast-check.ts';
 import { EventQueue } from './event-queue.ts';
 
 test('items come out by key, and those of one key in the order they went in', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { FairQueue, type Ticket } from './fair-queue.ts';
 
 const drained = <T>(queue: FairQueue<T>): T[] => {

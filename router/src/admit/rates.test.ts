@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { Pace, RateLimit } from './rates.ts';
 
 test('it tells how long so many departures take, at the pace of the last seconds', () => {

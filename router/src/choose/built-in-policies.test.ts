@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { exchangeOf, fleetOf, fleetOfSize, type Known, policyContext } from '../../test/harness/policy.ts';
 import { promptOf } from '../../test/harness/prompt.ts';
 import type { Exchange } from '../exchange.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { fleetOfSize } from '../../test/harness/policy.ts';
 import { TieBreaker } from './tie-breaker.ts';
 

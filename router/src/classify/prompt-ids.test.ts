@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
 import { readPromptIds } from './prompt-ids.ts';
 

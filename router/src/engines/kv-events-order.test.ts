@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { KvOrder } from './kv-events-order.ts';
 
 test('a publisher that drops any batches, and maybe gives them out again, is heard in order or not at all', () => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { encode } from '@msgpack/msgpack';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { type BlocksStored, type KvEvent, readKvBatch } from './kv-events.ts';
 
 const sent = (...events: unknown[]): Uint8Array => encode([12.5, events, 0], { useBigInt64: true });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { Breaker } from './breaker.ts';
 
 const OPTIONS = { failureThreshold: 5, successThreshold: 2, openMs: 30_000, windowMs: 60_000 };

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
 import { bodyCalls } from './body-calls.ts';
 import { keyOrders } from '../classify/routing-keys.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import type { FailedAttempt, Failure } from '../exchange.ts';
 import { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';

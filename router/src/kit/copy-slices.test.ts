@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { SLICE_BYTES, copyInTurns, copySlices } from './copy-slices.ts';
 
 test('no step copies more than a slice, and all of them copy everything', () => {

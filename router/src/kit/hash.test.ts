@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { hash32 } from './hash.ts';
 
 test('a key has one hash of 32 bits, the same in every process', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { completed } from './json-complete.ts';
 
 test('a JSON text that ends in a string is JSON when it is completed, and begins as it did', () => {

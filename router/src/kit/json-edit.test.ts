@@ -1,6 +1,6 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { JsonEdit, withMembers, withoutMembers } from './json-edit.ts';
 
 const set = (body: string, members: Record<string, string>) => withMembers(Buffer.from(body), members)?.toString();

@@ -1,6 +1,6 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { Json } from './json-members.ts';
 
 const object = (text: string): Json | null => Json.object(Buffer.from(text));

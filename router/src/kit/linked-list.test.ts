@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { LinkedList, type ListNode } from './linked-list.ts';
 
 test('it is a list in the order of pushing, less what was removed, wherever that stood', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { HashRing } from './ring.ts';
 
 const names = fc.uniqueArray(fc.stringMatching(/^http:\/\/[a-z]{1,6}:\d{2}$/), { minLength: 1, maxLength: 12 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { seededRandom } from './rng.ts';
 
 const take = (seed: number, count: number): number[] => Array.from({ length: count }, seededRandom(seed));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { EventSplitter, joined, objectStarts } from './sse.ts';
 
 /** What comes out of a splitter that is fed the text in parts. The cuts are places in the text. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { EventSplitter, joined } from '../kit/sse.ts';
 import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { StopText, endOf } from './stop-text.ts';
 
 /** What goes out of texts that come one after the other. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { Unreadable } from '../generation/delta.ts';
 import type { LayerFacts } from './layers.ts';
 import { RoutingRows } from './routing-rows.ts';

@@ -1,6 +1,6 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import type { CallResult } from '../engines/weights.ts';
 import { type SwapEffect, type SwapEvent, type SwapState, next, planned } from './plan.ts';
 

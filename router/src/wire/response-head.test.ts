@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../test/harness/fast-check.ts';
 import { BAD, INCOMPLETE } from './fields.ts';
 import { MAX_FIELDS, MAX_HEAD_BYTES } from './request-head.ts';
 import { ResponseHead, ownHead } from './response-head.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../harness/fast-check.ts';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { problemsOf } from './check.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import fc from 'fast-check';
+import fc from '../harness/fast-check.ts';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { chatDialect } from './chat-dialect.ts';
 import { problemsOf } from './check.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import fc from '../harness/fast-check.ts';
 import type { EngineKind } from './engines.ts';
 import { respelled, sampledPieces, sayings, stopped } from './hard-text.ts';
 
@@ -151,8 +151,8 @@ export function planOf(
   groups: number,
 ): fc.Arbitrary<Plan> {
   const group = groupOf(stepOf(faults));
-  const all = fc.array(group, { minLength: 1, maxLength: groups, size: 'max' });
-  const few = fc.array(group, { minLength: 1, maxLength: 8, size: 'max' });
+  const all = fc.array(group, { minLength: 1, maxLength: groups });
+  const few = fc.array(group, { minLength: 1, maxLength: 8 });
   const { killed = 0 } = faults;
   return fc.oneof(
     { arbitrary: fc.record({ engines, groups: all, isKilled: fc.constant(false) }), weight: 100 - killed },

@@ -4,7 +4,7 @@ import { globSync, mkdirSync, writeFileSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../harness/fast-check.ts';
 import { parquetMetadata, parquetReadObjects } from 'hyparquet';
 import type { ExportFormat } from '../../src/recorder/shared/export-formats.ts';
 import { exportCalls } from '../../src/recorder/thread/export/export-calls.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../router/test/harness/fast-check.ts';
 import { KvCache } from './kv-cache.ts';
 
 test('forgets the least recently released block first, and a prefix after its continuation', () => {

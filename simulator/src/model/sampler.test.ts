@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../router/test/harness/fast-check.ts';
 import { contextOf, readToken, Sampler } from './sampler.ts';
 import { endOfTurn, firstWord, vocabSize } from '../tokens/tokenizer.ts';
 

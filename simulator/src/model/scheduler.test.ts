@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../router/test/harness/fast-check.ts';
 import { resolveSimOptions, type SimOptions } from '../sim-options.ts';
 import { Sampler } from './sampler.ts';
 import { Scheduler } from './scheduler.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../router/test/harness/fast-check.ts';
 import { Template } from '@huggingface/jinja';
 import { loadTokenizer } from '../../../router/src/recorder/thread/tokens/load-tokenizer.ts';
 import { renderChat } from './chat-template.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../router/test/harness/fast-check.ts';
 import { readMessages, renderChat } from './chat-template.ts';
 import { decode, encode, endOfTurn, firstWord, piece, vocabSize } from './tokenizer.ts';
 import { words } from './words.ts';

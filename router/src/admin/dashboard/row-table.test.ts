@@ -1,6 +1,6 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { RowTable } from './row-table.ts';
 
 test('a reader gets what changed after its tick, and nothing that did not', () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { kvMatch } from '../../../test/harness/kv-match.ts';
 import type { BlocksRemoved, BlocksStored } from '../../engines/kv-events.ts';
 import { KvIndex } from './kv-index.ts';

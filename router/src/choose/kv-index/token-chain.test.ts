@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { TokenChain, baseRoot, rootOf } from './token-chain.ts';
 
 function hashOf(tokenIds: Int32Array, blockSize: number, root = baseRoot): string {

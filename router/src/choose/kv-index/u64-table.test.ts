@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { U64Table } from './u64-table.ts';
 
 /** Few of them, and some far apart: they meet often, and their places in the table do too. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { exchangeOf } from '../../../test/harness/policy.ts';
 import { promptOf } from '../../../test/harness/prompt.ts';
 import { scene, teach, text, turn } from '../../../test/harness/rollout-scene.ts';

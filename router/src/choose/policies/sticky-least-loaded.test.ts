@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { exchangeOf, fleetOf, fleetOfSize, policyContext } from '../../../test/harness/policy.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { Placement, Worker } from '../../fleet/worker.ts';

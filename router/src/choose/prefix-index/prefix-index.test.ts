@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { blockUnits, hashBlocks } from '../../kit/block-hash.ts';
 import { seededRandom } from '../../kit/rng.ts';
 import { MAX_HOLDERS, PrefixIndex } from './prefix-index.ts';
@@ -75,7 +75,7 @@ const singles = 0xffff_ff00;
 
 const slots = [0, 1, 2, 70];
 const slot = fc.constantFrom(...slots);
-const branches = fc.array(fc.nat(2), { maxLength: 9, size: 'max' });
+const branches = fc.array(fc.nat(2), { maxLength: 9 });
 const single = fc.nat(5).map((n) => singles + n);
 const step = fc.oneof(
   {
@@ -96,62 +96,57 @@ function holdersOf(index: PrefixIndex, path: readonly number[], wanted = Infinit
 
 test('the index does what an array ordered by use does', () => {
   fc.assert(
-    fc.property(
-      fc.integer({ min: 1, max: 40 }),
-      fc.array(step, { maxLength: 60, size: 'max' }),
-      branches,
-      (max, steps, probe) => {
-        const index = new PrefixIndex(max);
-        const naive = new NaiveIndex(max);
-        const seen = new Set<string>();
-        for (const each of steps) {
-          const path = pathOf(each.branches ?? []);
-          if (each.do === 'insert') {
-            index.insert(each.slot, Uint32Array.from(path), each.weight);
-            naive.insert(each.slot, path, each.weight!);
-            seen.add(each.branches!.join());
-          } else if (each.do === 'add') {
-            index.add(each.slot, each.hash!, each.weight!);
-            naive.add(each.slot, each.hash!, each.weight!);
-          } else if (each.do === 'delete') {
-            index.delete(each.slot, each.hash!);
-            naive.delete(each.slot, each.hash!);
-          } else if (each.do === 'trim') {
-            index.trim(each.slot, each.weight!);
-            naive.trim(each.slot, each.weight!);
-          } else {
-            index.drop(each.slot);
-            naive.trim(each.slot, Number.NEGATIVE_INFINITY);
-          }
-          assert.equal(index.size, naive.entries.length);
+    fc.property(fc.integer({ min: 1, max: 40 }), fc.array(step, { maxLength: 60 }), branches, (max, steps, probe) => {
+      const index = new PrefixIndex(max);
+      const naive = new NaiveIndex(max);
+      const seen = new Set<string>();
+      for (const each of steps) {
+        const path = pathOf(each.branches ?? []);
+        if (each.do === 'insert') {
+          index.insert(each.slot, Uint32Array.from(path), each.weight);
+          naive.insert(each.slot, path, each.weight!);
+          seen.add(each.branches!.join());
+        } else if (each.do === 'add') {
+          index.add(each.slot, each.hash!, each.weight!);
+          naive.add(each.slot, each.hash!, each.weight!);
+        } else if (each.do === 'delete') {
+          index.delete(each.slot, each.hash!);
+          naive.delete(each.slot, each.hash!);
+        } else if (each.do === 'trim') {
+          index.trim(each.slot, each.weight!);
+          naive.trim(each.slot, each.weight!);
+        } else {
+          index.drop(each.slot);
+          naive.trim(each.slot, Number.NEGATIVE_INFINITY);
         }
-        assert.ok(index.size <= max);
-        const paths = [...seen].map((name) => (name === '' ? [] : name.split(',').map(Number)));
-        for (const at of slots) {
-          assert.equal(index.blocks(at), naive.of(at).length);
-          assert.equal(index.weight(at), naive.weight(at));
-          for (const path of [probe, ...paths].map(pathOf)) {
-            assert.equal(index.match(at, Uint32Array.from(path)), naive.match(at, path));
-            const known = path.map((hash) => index.has(at, hash));
-            assert.deepEqual(
-              known,
-              path.map((hash) => naive.has(at, hash)),
-            );
-            // Prefix-closed: nothing known stands after something unknown.
-            assert.ok(!known.some((isKnown, i) => isKnown && i > 0 && !known[i - 1]!));
-          }
-          for (let n = 0; n <= 5; n++) assert.equal(index.has(at, singles + n), naive.has(at, singles + n));
-        }
+        assert.equal(index.size, naive.entries.length);
+      }
+      assert.ok(index.size <= max);
+      const paths = [...seen].map((name) => (name === '' ? [] : name.split(',').map(Number)));
+      for (const at of slots) {
+        assert.equal(index.blocks(at), naive.of(at).length);
+        assert.equal(index.weight(at), naive.weight(at));
         for (const path of [probe, ...paths].map(pathOf)) {
-          const matches = holdersOf(index, path).map((at) => naive.match(at, path));
-          const expected = slots.map((at) => naive.match(at, path)).filter((blocks) => blocks > 0);
+          assert.equal(index.match(at, Uint32Array.from(path)), naive.match(at, path));
+          const known = path.map((hash) => index.has(at, hash));
           assert.deepEqual(
-            matches,
-            expected.toSorted((a, b) => b - a),
+            known,
+            path.map((hash) => naive.has(at, hash)),
           );
+          // Prefix-closed: nothing known stands after something unknown.
+          assert.ok(!known.some((isKnown, i) => isKnown && i > 0 && !known[i - 1]!));
         }
-      },
-    ),
+        for (let n = 0; n <= 5; n++) assert.equal(index.has(at, singles + n), naive.has(at, singles + n));
+      }
+      for (const path of [probe, ...paths].map(pathOf)) {
+        const matches = holdersOf(index, path).map((at) => naive.match(at, path));
+        const expected = slots.map((at) => naive.match(at, path)).filter((blocks) => blocks > 0);
+        assert.deepEqual(
+          matches,
+          expected.toSorted((a, b) => b - a),
+        );
+      }
+    }),
     { numRuns: 500 },
   );
 });
@@ -161,7 +156,7 @@ test('hashes that collide cost accuracy only', () => {
   fc.assert(
     fc.property(
       fc.integer({ min: 1, max: 12 }),
-      fc.array(fc.tuple(fc.nat(2), hashes), { maxLength: 40, size: 'max' }),
+      fc.array(fc.tuple(fc.nat(2), hashes), { maxLength: 40 }),
       (max, paths) => {
         const index = new PrefixIndex(max);
         for (const [at, path] of paths) {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { fleetOfSize } from '../../../test/harness/policy.ts';
 import { LoadOrder } from './load-order.ts';
 import { costAt, noCost } from './request.ts';
@@ -25,7 +25,7 @@ function shown(order: LoadOrder, nowMs: number): WorkerState[] {
 
 test('workers are shown by what a usual request costs there, after any changes', () => {
   fc.assert(
-    fc.property(fc.array(step, { maxLength: 80, size: 'max' }), (steps) => {
+    fc.property(fc.array(step, { maxLength: 80 }), (steps) => {
       const fleet = new Slowness();
       const workload = new Workload();
       const order = new LoadOrder(fleet, workload);

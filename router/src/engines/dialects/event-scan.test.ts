@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { MemberSearch, keysOf } from '../../kit/member-search.ts';
 import { EventScan, SCANNED_NAMES } from './event-scan.ts';
 

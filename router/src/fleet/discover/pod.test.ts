@@ -1,6 +1,6 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { readWorkerUrl } from '../worker-url.ts';
 import { type Pod, type PodWorker, readPod } from './pod.ts';
 

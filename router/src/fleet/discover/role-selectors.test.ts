@@ -1,6 +1,6 @@
 import { equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { roleOf, selectorForAll } from './role-selectors.ts';
 
 const keys = fc.constantFrom('app', 'tier', 'env');

@@ -1,6 +1,6 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { decodeBody, prefillBody } from './vllm-bodies.ts';
 
 const prefill = (path: string, body: string) => prefillBody(path, Buffer.from(body), '{"keep":1}')?.toString();

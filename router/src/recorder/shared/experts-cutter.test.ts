@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../test/harness/fast-check.ts';
 import { cutExperts, markOf } from './experts-cutter.ts';
 
 /** Takes an answer apart that comes in pieces of these sizes, over and over. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../../test/harness/fast-check.ts';
 import { writeTokenizer } from '../../../../../simulator/src/tokens/tokenizer-files.ts';
 import { decode, encode, endOfTurn, firstWord, vocabSize } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../../test/harness/fast-check.ts';
 import { writeTokenizer } from '../../../../../simulator/src/tokens/tokenizer-files.ts';
 import { decode, encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { words } from '../../../../../simulator/src/tokens/words.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import fc from '../../../../test/harness/fast-check.ts';
 import { memoryUsed } from '../../../../test/harness/memory-used.ts';
 import { turnEnd } from '../../../../test/harness/turn-end.ts';
 import { SESSION_IDLE_MS } from '../../shared/memory-limit.ts';
