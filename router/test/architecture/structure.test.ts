@@ -53,7 +53,7 @@ function rankOf(file: string): number {
 
 function importsOf(file: string): string[] {
   const text = readFileSync(join(source, file), 'utf8');
-  return [...text.matchAll(/(?:from|import\()\s*['"](\.[^'"]+)['"]/g)].map((match) =>
+  return [...text.matchAll(/\b(?:from|import)\b\s*\(?\s*['"](\.[^'"]+)['"]/g)].map((match) =>
     relative(source, resolve(dirname(join(source, file)), match[1]!)),
   );
 }
@@ -109,12 +109,14 @@ test('only the sim verb imports the simulator, which imports no more of the rout
   );
 });
 
-/** Imports of values: those of types alone are gone at run time. */
+/** Imports of values, also those that are loaded when they are needed: imports of types alone are gone at run time. */
 function valueImportsOf(file: string): string[] {
   const text = readFileSync(join(source, file), 'utf8');
-  return [...text.matchAll(/^(?:import|export)\s+(?!type\b)(.*?)\s*from\s+'(\.[^']+)';$/gms)]
+  const named = [...text.matchAll(/^(?:import|export)\s+(?!type\b)(.*?)\s*from\s+'(\.[^']+)';$/gms)]
     .filter(([, names]) => !/^\{(?:\s*type [^,}]+,?)+\s*\}$/.test(names!))
-    .map(([, , path]) => relative(source, resolve(dirname(join(source, file)), path!)));
+    .map(([, , path]) => path!);
+  const whole = [...text.matchAll(/\bimport\s*\(?\s*'(\.[^']+)'/g)].map(([, path]) => path!);
+  return [...named, ...whole].map((path) => relative(source, resolve(dirname(join(source, file)), path)));
 }
 
 test('the router reaches the recorder through its plugins; tools read its stores and tokenizers', () => {
@@ -186,9 +188,11 @@ test('files are small, shallow and named for what they are', () => {
 
 test('state of an exchange is in the exchange: a StateKey names it, no weak map', () => {
   const weak = sources.flatMap((file) =>
-    [...readFileSync(join(source, file), 'utf8').matchAll(/new Weak(?:Map|Set)<(?:Exchange(?:View)?|object)\b/g)].map(
-      ([found]) => `${file}: ${found}`,
-    ),
+    [
+      ...readFileSync(join(source, file), 'utf8').matchAll(
+        /\bWeak(?:Map|Set)<(?:Exchange(?:View)?|PlacedRequest|object)\b/g,
+      ),
+    ].map(([found]) => `${file}: ${found}`),
   );
   assert.deepEqual(weak, []);
 });
