@@ -139,8 +139,9 @@ class FeedTest(unittest.TestCase):
     def test_arrow_and_ndjson_give_equal_groups(self) -> None:
         self.turn("s1", "g", {"return_routed_experts": True, "top_logprobs_num": 2})
         self.router.finish_session("s1", reward=1.5, rewards={"a": 1, "b": 2}, labels=["x"])
-        # Without logprobs, and with a reward of one of two turns.
+        # One of its two turns has a reward.
         text = PROMPT + self.turn("s2", "g")["text"]
+        self.router.reward("s2", turn_rewards=[2])
         turn = self.turn("s2", "g", {"text": text + " of ten"})
         self.assertEqual(len(turn["meta_info"]["output_token_logprobs"]), SAMPLED)
         self.router.finish_session("s2")
@@ -152,6 +153,7 @@ class FeedTest(unittest.TestCase):
         self.assertEqual(got[0], got[1])
         self.assertEqual([row["session"] for row in got[0]["rows"]], ["s1", "s2"])
         self.assertIsNotNone(got[0]["rows"][0]["routed_experts"])
+        np.testing.assert_array_equal(group.rows[1].turn_rewards, [2, np.nan])
         self.assertEqual(Feed(self.router.url).format, "arrow")
 
     def test_of_a_response_that_breaks_off_whole_groups_are_taken(self) -> None:
