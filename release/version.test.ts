@@ -23,7 +23,7 @@ test('no other file names a version of the image or of the package', () => {
   });
   const named = files.filter((file) => {
     const path = join(root, file);
-    return statSync(path).isFile() && /turnout[:@-]v?\d+\.\d+\.\d+/.test(readFileSync(path, 'utf8'));
+    return statSync(path).isFile() && /turnout(?:[:@-]v?|==)\d+\.\d+\.\d+/.test(readFileSync(path, 'utf8'));
   });
   assert.deepEqual(
     named.filter((path) => !known.has(path)),
