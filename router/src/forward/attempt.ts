@@ -186,11 +186,11 @@ export class Attempt implements UpstreamUser, Source {
         this.#partial = null;
         const pair = this.#rules?.pair;
         if (pair !== undefined && head.status < 400) {
-          if (!this.#mayBegin(pair, head, end - next)) {
+          if (head.isEventStream && pair.isFailure(all, next, end)) head.status = 500;
+          else if (!this.#mayBegin(pair, head, end - next)) {
             this.#partial = Buffer.from(all.subarray(start, end));
             return end - next < MAX_EARLY_BYTES;
           }
-          if (head.isEventStream && pair.isFailure(all, next, end)) head.status = 500;
         }
         if (head.status >= 400 && this.#isRejected(head)) {
           this.#reject(head, end - next);

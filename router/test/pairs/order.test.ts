@@ -130,6 +130,19 @@ test('an error is never held back for the sake of log probabilities', async (t) 
   await untilIdle(router);
 });
 
+test('an error event is not held back either: the prefill engine may wait for a partner that has failed', async (t) => {
+  const { world, router } = await startPairs(t, [1, 1]);
+  world.prefill[0]!.instead = () => 'nothing';
+  const event = 'data: {"error":{"message":"no memory","code":400}}\n\n';
+  world.decode[0]!.instead = ({ request }) => {
+    request.connection.write(`${STREAM_HEAD}${chunk(event)}0\r\n\r\n`);
+    return 'nothing';
+  };
+  const got = await send(t, router.url, post('/generate', { text: 'a', stream: true, return_logprob: true }));
+  deepEqual([got.status, got.text], [200, event]);
+  await untilIdle(router);
+});
+
 test('plugins see the answer of the pair', async (t) => {
   const plugin = {
     name: 'upper',
