@@ -84,8 +84,10 @@ export class Pipeline implements ResultListener<Exchange> {
       this.#ends.end(x, x.failures.length === 0 ? this.#stages.noAvailableWorkers() : noWorkerLeft(x));
     else if (choice instanceof RouterError) this.#ends.end(x, x.isAnswerOut ? noWorkerLeft(x) : choice);
     // Placed again when something changes, and a last time after the maximum.
-    else if ('hold' in choice) chooser.wait(x, choice, () => this.#placeAgain(x));
-    else this.#attempt(x, choice, this.#forwarder.needsFresh(x));
+    else if ('hold' in choice) {
+      x.body.readAhead(x.head.contentLength);
+      chooser.wait(x, choice, () => this.#placeAgain(x));
+    } else this.#attempt(x, choice, this.#forwarder.needsFresh(x));
   }
 
   /** Meanwhile the workers may have come to serve different models. */
@@ -127,6 +129,7 @@ export class Pipeline implements ResultListener<Exchange> {
     if (next === null) return this.#ends.end(x, noWorkerLeft(x, result.detail));
     if (next === 'fresh') return this.#attempt(x, x.placement!, true);
     if (next.waitMs === 0) return this.#placeAgain(x);
+    x.body.readAhead(x.head.contentLength);
     const timer = setTimeout(() => {
       x.activity = null;
       this.#placeAgain(x);

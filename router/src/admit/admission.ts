@@ -43,12 +43,6 @@ const objectivesOf = (entries: readonly string[]): AdmissionOptions['objectives'
     }),
   );
 
-/**
- * Bodies up to this size are read while their request is queued, because a disconnect is only noticed by reading. Larger ones are read
- * after admission.
- */
-const READ_BYTES = 1_048_576;
-
 /** The limit for which a request is queued. */
 export type WaitReason = 'concurrency' | 'rate';
 
@@ -195,8 +189,7 @@ export class Admission {
     this.queued[reason]++;
     x.waiting = { phase: 'queued', reason, sinceMs: waiter.sinceMs, limitMs };
     x.activity = { abort: () => this.#leaveQueue(waiter) };
-    const { contentLength } = x.head;
-    if (contentLength > 0 && contentLength <= READ_BYTES) x.body.whenComplete(() => {});
+    x.body.readAhead(x.head.contentLength);
     if (reason === 'rate') this.#admitWaiting();
   }
 

@@ -12,6 +12,9 @@ const LARGE_BYTES = 8_192;
 const TINY_BYTES = 1_024;
 const TAIL_BYTES = 8_192;
 
+/** Larger bodies are not read while their request waits. */
+const READ_AHEAD_BYTES = 1_048_576;
+
 /** Bytes of a body after this many are kept in slabs. */
 const PLAIN_BYTES = 2 ** 20;
 const NOTHING = Buffer.alloc(0);
@@ -163,6 +166,16 @@ export class RequestBody {
       this.awaitedUntilMs = Infinity;
       this.#setPaused(false);
     }
+  }
+
+  /**
+   * The request waits for something else: it is queued, held, or retried later. The body is read meanwhile if it fits into the budget,
+   * because only reading shows that the client has left. @param length its content-length; -1: not known
+   */
+  readAhead(length: number): void {
+    const { usedBytes, limitBytes } = this.#budget;
+    if (length < 0 || length > READ_AHEAD_BYTES || usedBytes + length - this.bytes > limitBytes) return;
+    this.whenComplete(() => {});
   }
 
   /**

@@ -169,6 +169,23 @@ test('held for longer than --queue-timeout-secs: 503; a client that leaves is he
   equal(engines[0]!.requests.length, 1);
 });
 
+test('a client that leaves in the midst of its body is held no more either', async (t) => {
+  const { engines, router } = await startCapScene(t, 1, {});
+  router.fleet.setCap(1);
+  const running = await connectClient(t, router.url);
+  running.write(HELLO);
+  const asked = await engines[0]!.next();
+  const leaves = await connectClient(t, router.url);
+  leaves.write('POST /generate HTTP/1.1\r\nhost: h\r\ncontent-length: 900000\r\n\r\n');
+  leaves.write(Buffer.alloc(600_000, 0x20));
+  await until('it is held', async () => (await heldCount(router)) === 1);
+  leaves.end();
+  await until('it has left', () => router.pipeline.inFlight.size === 1);
+  asked.answer('1');
+  await untilIdle(router);
+  equal(engines[0]!.requests.length, 1);
+});
+
 test('a request that failed at one worker waits for the other; when that is removed it gets an error', async (t) => {
   const dead = await deadUrl();
   const { engines, flood, router } = await startCapScene(t, 1, { policy: 'round_robin', workerMaxInflight: 1 });
