@@ -5,7 +5,7 @@ import { type TestContext, test } from 'node:test';
 import { ClientConnection, type ConnectionContext, type RequestListener } from './client-connection.ts';
 import { RetryBudget } from './request-body.ts';
 import type { RequestHead } from './request-head.ts';
-import { ownHead } from './response-head.ts';
+import { ownHead, ownStreamHead } from './response-head.ts';
 
 /** A connection that has a request, and its client, who does not read. */
 async function asked(
@@ -70,5 +70,14 @@ test('a client that takes nothing of its last answer is given up', async (t) => 
   connection.head(ownHead(200, 'OK', '', 60_000_000));
   for (let i = 0; i < 900; i++) connection.body(Buffer.alloc(65_536), 0, 65_536);
   connection.end();
+  assert.equal(connection.socket.timeout, 60_000);
+});
+
+test('a client that takes nothing of a truncated answer is given up too', async (t) => {
+  const { connection } = await asked(t, { nowMs: 0 });
+  connection.head(ownStreamHead(200, 'OK', '', true));
+  for (let i = 0; i < 900; i++) connection.body(Buffer.alloc(65_536), 0, 65_536);
+  connection.cut('the engine broke off', 'data: {"error":1}\n\n');
+  assert.ok(connection.socket.writableLength > 0, 'the system did not take all of it');
   assert.equal(connection.socket.timeout, 60_000);
 });

@@ -193,10 +193,14 @@ export class ClientConnection implements Sink, IndexedSetMember {
     if (!this.isBehind) return true;
     // The socket's own 'drain' comes only past its high-water mark; an empty write reports when all before it is out.
     this.socket.write('', this.#onDrained);
-    // Node's own timer sees whether the system took a part of what is unsent: a slow client is no absent one.
+    this.#limitWrite();
+    return false;
+  }
+
+  /** Node's own timer sees whether the system took a part of what is unsent: a slow client is no absent one. */
+  #limitWrite(): void {
     const { writeMs } = this.#context.options.timeouts;
     if (this.socket.timeout !== writeMs) this.socket.setTimeout(writeMs);
-    return false;
   }
 
   makeReady(done: () => void): void {
@@ -252,6 +256,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
       this.requests.isStopped = true;
       const part = this.#isChunkedOut ? `${size.toString(16)}\r\n${finalEvent}\r\n` : '';
       this.socket.end(part, 'utf8', () => this.socket.destroy());
+      this.#limitWrite();
       return;
     }
     this.socket.destroy();
@@ -273,7 +278,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
     } else {
       // A slow client gets its complete response; one that reads nothing is disconnected.
       this.deadlineMs = Infinity;
-      this.socket.setTimeout(this.#context.options.timeouts.writeMs);
+      this.#limitWrite();
       this.socket.end(() => this.#linger());
     }
     if (isWhole && requests.hasEnded) this.socket.destroySoon();
