@@ -47,6 +47,47 @@ test('one that does not answer has died: it is brought in when it is back, witho
   deepEqual(stages, ['pause', 'error'], 'each stage once');
 });
 
+test('an engine that is found restarted while it is resumed: its kind is not known, and the swap has ended', async () => {
+  const pauses = { begin: () => () => {} };
+  const table = {
+    parts: { gate: { close: () => {}, open: () => {} }, watch: { pauses } },
+    staged: () => {},
+    lost: () => {},
+  } as unknown as EngineTable;
+  const asked: string[] = [];
+  const { promise: resumed, resolve } = Promise.withResolvers<void>();
+  const engine = {
+    url: 'http://a:1',
+    ranks: new Set(),
+    breaks: 0,
+    kind: 'sglang' as EngineKind | null,
+    isLabelled: true,
+    watchAtOnce: () => Promise.resolve(),
+    worker: {
+      asker: () => () => Promise.reject(new Error('not asked')),
+      post(path: string) {
+        asked.push(path);
+        if (asked.length === 1) return Promise.reject(new Error('the connection broke'));
+        engine.kind = null;
+        engine.breaks++;
+        swap.died('the engine was restarted');
+        setImmediate(() => setImmediate(resolve));
+        return Promise.resolve({ status: 200, text: '' });
+      },
+    },
+  };
+  const [target, previous] = ['v2', 'v1'].map((identity) => ({ identity, path: `/${identity}`, under: null }));
+  const how = { transition: 'async', drains: false, mover: 'router', weights: 'previous', hasTarget: false } as const;
+  const order = { ...how, target: target!, previous: previous! };
+  const swap: EngineSwap = new EngineSwap(engine as unknown as SwapEngine, order, table);
+  swap.begin();
+  await swap.over;
+  // What the call does with its answer: nothing may be thrown.
+  await resumed;
+  deepEqual(asked, ['/pause_generation', '/continue_generation']);
+  deepEqual([swap.state.stage, swap.hasDied], ['error', true]);
+});
+
 test('what an engine sampled while its process was not watched counts as of unknown weights when a swap begins', async () => {
   const engine = new SwapEngine('http://a:1', {} as WorkerSet);
   engine.add({ pool: { endpoint: {} } } as Worker);

@@ -249,10 +249,10 @@ export class EngineSwap {
     return this.#engine.isSameProcess(STEP_TIMEOUT_MS);
   }
 
-  /** The weight version that the engine reports; null: none. */
-  #version(): Promise<string | null> {
+  /** The weight version that the engine reports; null: none, or it was restarted since the last call, which has ended the swap. */
+  async #version(): Promise<string | null> {
     const { kind, worker } = this.#engine;
-    return engines[kind!].readWeightVersion(worker.asker(STEP_TIMEOUT_MS));
+    return kind === null ? null : engines[kind].readWeightVersion(worker.asker(STEP_TIMEOUT_MS));
   }
 
   /** @returns the result, and what the engine answered; '' if that was success without reservation */
