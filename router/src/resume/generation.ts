@@ -145,11 +145,11 @@ export class Generation {
     return this.#take(this.#kept.shift()!);
   }
 
-  readonly #isContinued = (): boolean => this.#parts.isContinued(this.sampled.length > this.offset);
+  readonly #isContinued = (): boolean => !this.isFinished && this.#parts.isContinued(this.sampled.length > this.offset);
 
   /** The stream ends without a reason: so vLLM ends it if it is aborted before its first token (0.22 in `/inference/v1/generate`: at any time). */
   #isSilentAbort(): boolean {
-    if (!this.#parts.isVllm || this.isFinished || this.#hasFailed || !this.#isContinued()) return false;
+    if (!this.#parts.isVllm || this.#hasFailed || !this.#isContinued()) return false;
     this.isAborted = true;
     return true;
   }
@@ -231,7 +231,8 @@ export class Generation {
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */
   #failed(code: number, event: Buffer): Buffer[] {
-    if (code < 500 || (this.#newest ?? this.#first) === null || !this.#parts.isRetried()) {
+    const hasTokens = (this.#newest ?? this.#first) !== null;
+    if (code < 500 || this.isFinished || !hasTokens || !this.#parts.isRetried()) {
       this.#hasFailed = true;
       return [...this.release(), event];
     }

@@ -26,6 +26,7 @@ const event = (ids: readonly number[], finish: object | null = null, prompt = 3)
 const END = event([9], { type: 'length', length: 1 }, 5);
 const LAST_CHUNK = '0\r\n\r\n';
 const DONE = 'data: [DONE]\n\n';
+const DIED = `data: {"error":{"message":"EngineCore died","code":500}}\n\n`;
 
 /** Engines that a test plays, in the order in which the router turns to them. */
 async function scene(t: TestContext, options: RouterOptions = {}) {
@@ -107,8 +108,7 @@ test('a policy learns from the tokens of all parts', async (t) => {
 test('an engine that reports its own failure within the stream has failed', async (t) => {
   const s = await scene(t);
   const asked = await begin(s);
-  const error = `data: {"error":{"message":"EngineCore died","code":500}}\n\n`;
-  asked.connection.write(chunk(error) + chunk(DONE) + LAST_CHUNK);
+  asked.connection.write(chunk(DIED) + chunk(DONE) + LAST_CHUNK);
   const rest = await end(s);
   assert.ok(rest.includes(JOINED));
   assert.doesNotMatch(rest, /EngineCore/);
@@ -122,8 +122,7 @@ for (const [name, said, options] of [
   test(`the failure that an engine reports passes, of generations ${name}`, async (t) => {
     const s = await scene(t, options);
     const asked = await begin(s);
-    const error = `data: {"error":{"message":"EngineCore died","code":500}}\n\n`;
-    asked.connection.write(chunk(event(said)) + chunk(error) + chunk(DONE) + LAST_CHUNK);
+    asked.connection.write(chunk(event(said)) + chunk(DIED) + chunk(DONE) + LAST_CHUNK);
     assert.match(await s.client.read('0\r\n\r\n'), /EngineCore died.*\[DONE\]/s);
     assert.equal(s.engines[1].requests.length, 0);
   });
@@ -178,16 +177,20 @@ test('an error that is the request’s own passes after tokens too', async (t) =
   assert.ok((await s.client.read('0\r\n\r\n')).includes('"code":400'));
 });
 
-test('a stream that lacks only its end gets it', async (t) => {
-  const s = await scene(t);
-  const asked = await begin(s);
-  asked.connection.write(chunk(event([7, 8, 9, 10], { type: 'length', length: 4 })));
-  await s.client.read('"length":4');
-  asked.connection.reset();
-  assert.ok((await s.client.read('0\r\n\r\n')).includes(DONE));
-  await untilIdle(s.router);
-  assert.equal(s.engines[1].requests.length, 0);
-});
+for (const failure of ['', DIED]) {
+  const what = failure === '' ? 'its end' : 'its end, after a failure that its engine reports,';
+  test(`a stream that lacks only ${what} gets it`, async (t) => {
+    const s = await scene(t);
+    const asked = await begin(s);
+    asked.connection.write(chunk(event([7, 8, 9], { type: 'stop', matched: 9 }) + failure));
+    await s.client.read(`"matched":9}`);
+    asked.connection.reset();
+    const rest = await s.client.read('0\r\n\r\n');
+    assert.ok(rest.includes(failure) && rest.includes(DONE));
+    await untilIdle(s.router);
+    assert.equal(s.engines[1].requests.length, 0);
+  });
+}
 
 test('an aborted generation stays aborted, except with --resume all if no client requested the abort', async (t) => {
   const aborted = chunk(event([7, 8], { type: 'abort', message: 'Aborted' })) + chunk(DONE) + LAST_CHUNK;
