@@ -121,6 +121,8 @@ export class WorkerSet {
     // Clients repeat it when they did not get the response: to undo that would load the undone snapshot again.
     this.#waiting = running === null || this.#isUndoing ? null : this.#orderToUndo(running);
     this.ledger.saveQueued(this.#waiting);
+    // Requests may wait for the swap that was queued.
+    this.#table.parts.gate.changed();
     if (running === null || running.isUndone || this.#isUndoing) return this.flush();
     running.isUndone = true;
     this.ledger.save(running);

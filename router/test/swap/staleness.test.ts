@@ -75,6 +75,17 @@ test('it waits for a swap that has not come to its worker, or is queued, and no 
   assert.deepEqual(await Promise.all([superseded, queued]), ['409 snapshot_too_old', '200 v4']);
 });
 
+test('it waits no longer when a queued swap is undone', async (t) => {
+  const { post, router } = await startSwapScene(t, ['sglang']);
+  // The swap waits until the trainer resumes the engine.
+  assert.equal((await post('/pause_generation', {})).status, 200);
+  await post('/swap', { identity: 'v1' });
+  const asked = post('/v1/completions', body, min('v1'));
+  await until('it waits', () => [...router.pipeline.inFlight].some(({ waiting }) => waiting !== null));
+  assert.equal((await fetch(`${router.url}/swap`, { method: 'DELETE' })).status, 202);
+  assert.equal((await asked).headers.get('x-turnout-error'), 'snapshot_too_old');
+});
+
 test('a session that began too many snapshots ago gets 409, and its lag is a metric', async (t) => {
   const { post, swap, router } = await startSwapScene(t, ['vllm'], {}, { maxWeightStaleness: 1 });
   const turn = async (session: string): Promise<string> => {
