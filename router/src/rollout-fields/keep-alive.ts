@@ -14,6 +14,7 @@ const COMMENT = Buffer.from(': the engine works on it\n\n');
 export class KeepAliveSink extends PassingSink {
   readonly #out: PayloadOut;
   #timer: NodeJS.Timeout | null = null;
+  #isOver = false;
   #hasBegun = false;
   /** The error that will be sent as an event; null: the response is not an error. */
   #error: { readonly status: number; readonly parts: Buffer[] } | null = null;
@@ -26,11 +27,13 @@ export class KeepAliveSink extends PassingSink {
 
   /** The engine's response is awaited. */
   start(intervalMs: number): void {
-    if (intervalMs > 0) this.#timer ??= setInterval(() => this.#comment(), intervalMs).unref();
+    // What is known of the model may come after the end of its request.
+    if (intervalMs > 0 && !this.#isOver) this.#timer ??= setInterval(() => this.#comment(), intervalMs).unref();
   }
 
-  /** No more comments: the request is over. */
+  /** No more comments: the response has begun, or the request is over. */
   stop(): void {
+    this.#isOver = true;
     if (this.#timer !== null) clearInterval(this.#timer);
     this.#timer = null;
   }

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
 import { test } from 'node:test';
-import { request } from '../harness/client.ts';
+import { connectClient, request } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
-import { startScene, untilIdle } from '../harness/router.ts';
+import { HELLO, startScene, untilIdle } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 const PLUGIN = 'rollout-fields:{"moeLayers":"all","keepAliveSecs":0.02}';
 const body = '{"echo_last":1,"logprobs":true,"stream":true,"prompt":[1,2]}';
@@ -71,4 +74,28 @@ test('comments end when the client leaves', async (t) => {
   await client.read(COMMENT);
   client.socket.destroy();
   await untilIdle(router);
+});
+
+test('no comment comes into a later response if the request ended while the layers of the model were read', async (t) => {
+  // Reading it waits for a writer.
+  const modelConfig = `${temporaryFolder(t)}/config.json`;
+  execFileSync('mkfifo', [modelConfig]);
+  const plugin = [`rollout-fields:${JSON.stringify({ modelConfig, keepAliveSecs: 0.02, engine: 'vllm' })}`];
+  const { client, engine, router } = await startScene(t, { plugin });
+  const asking = (fields: readonly string[]): string => {
+    const asked = '{"include_routing_matrix":true,"logprobs":true,"stream":true,"prompt":[1,2]}';
+    return request('POST', '/v1/completions', asked, [JSON_TYPE, ...fields]);
+  };
+  client.write(asking(['x-turnout-timeout: 0.05']));
+  assert.equal((await client.answer('POST')).status, 504);
+  client.write(HELLO);
+  const hello = await engine.next();
+  // It waits for the same file, after the first one.
+  const other = await connectClient(t, router.url);
+  other.write(asking([]));
+  await writeFile(modelConfig, '{"num_hidden_layers":4,"num_experts":8}');
+  await other.read(COMMENT);
+  await other.read(COMMENT);
+  hello.answer('"hello"');
+  assert.equal((await client.answer()).text, '"hello"');
 });
