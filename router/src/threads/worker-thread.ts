@@ -131,11 +131,11 @@ export class WorkerThread<C extends Calls> {
     await worker?.terminate();
   }
 
-  /** Starts a thread with state again after it ended. Its state is lost. */
+  /** Starts a thread with state again after it ended. Its state is lost. Throws if the system has no thread now: it stays ended. */
   restart(): void {
     if (!this.#isOver || this.#isClosed) return;
-    this.#isOver = false;
     this.#worker = this.#start();
+    this.#isOver = false;
   }
 
   /** Ends the thread at once: its calls fail with the error. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { Worker } from 'node:worker_threads';
 import { pino } from 'pino';
 import { until } from '../../../test/harness/within.ts';
@@ -7,11 +7,17 @@ import { ThreadEnded } from '../../threads/worker-thread.ts';
 import { RecorderThread } from './recorder-thread.ts';
 import { ThreadRestarts } from './thread-restarts.ts';
 
-test('a thread that was started again answers when it is prepared, and not without what its plugins need', async (t) => {
+/** All threads that begin from now on. */
+function noteThreads(t: TestContext): readonly Worker[] {
   const threads: Worker[] = [];
   const note = (worker: Worker): unknown => threads.push(worker);
   process.on('worker', note);
   t.after(() => process.off('worker', note));
+  return threads;
+}
+
+test('a thread that was started again answers when it is prepared, and not without what its plugins need', async (t) => {
+  const threads = noteThreads(t);
   const thread = new RecorderThread({ tokenizerPath: null, dataDir: null }, (error) => restarts.died(error));
   const restarts = new ThreadRestarts(thread, pino({ enabled: false }));
   t.after(() => thread.close());
@@ -27,4 +33,30 @@ test('a thread that was started again answers when it is prepared, and not witho
   mayGoOn.resolve();
   await until('it is prepared', () => !restarts.isAway);
   assert.equal((await thread.ask('sessionEnded', end)).known, 0);
+});
+
+test('a thread that cannot be started now is started later', async (t) => {
+  const threads = noteThreads(t);
+  // As when the process may have no further thread, `new Worker` throws.
+  let problem: unknown = null;
+  let tries = 0;
+  const options = {
+    tokenizerPath: null,
+    dataDir: null,
+    get store() {
+      if (problem !== null) tries++;
+      return problem as null;
+    },
+  };
+  const thread = new RecorderThread(options, (error) => restarts.died(error));
+  const restarts = new ThreadRestarts(thread, pino({ enabled: false }));
+  t.after(() => thread.close());
+  await thread.ask('storeState', null);
+  problem = () => {};
+  await threads[0]!.terminate();
+  await until('a start has failed', () => tries > 0);
+  await assert.rejects(thread.ask('storeState', null), ThreadEnded);
+  problem = null;
+  await until('it is prepared', () => !restarts.isAway);
+  assert.equal(threads.length, 2);
 });

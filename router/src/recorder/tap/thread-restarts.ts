@@ -51,7 +51,12 @@ export class ThreadRestarts {
     this.#startedMs = performance.now();
     this.count++;
     this.#thread.isPreparing = true;
-    this.#thread.restart();
+    try {
+      this.#thread.restart();
+    } catch (error) {
+      this.died(error as Error);
+      return;
+    }
     try {
       // Without any step, too, it is known to work.
       await this.#thread.ask('storeState', null);
