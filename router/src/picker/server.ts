@@ -46,13 +46,25 @@ export interface PickerServerParts extends PickerParts {
   readonly isDraining: () => boolean;
   /** null: workers are not discovered. */
   readonly discovery: Pick<Discovery, 'isSynced'> | null;
+  readonly pings?: PingTimes;
 }
+
+export interface PingTimes {
+  readonly everyMs: number;
+  readonly timeoutMs: number;
+}
+
+/**
+ * A gateway whose machine is gone closes no connection, and while its requests are at engines the picker writes nothing that could fail: without
+ * pings they would be in flight for ever.
+ */
+const PINGS: PingTimes = { everyMs: 15_000, timeoutMs: 20_000 };
 
 /** Serves `ext_proc` streams of gateways. Rejects with the option if a port cannot be listened on. */
 export async function startPicker(parts: PickerServerParts): Promise<Picker> {
-  const { config, log, isDraining, discovery } = parts;
+  const { config, log, isDraining, discovery, pings = PINGS } = parts;
   const definitions = services();
-  const picker = grpcServer({
+  const picker = grpcServer(pings, {
     'grpc.max_concurrent_streams': 2 ** 31 - 1,
     // A buffered body is one message: gRPC's own limit is 4 MB. A reload does not change it.
     'grpc.max_receive_message_length': config.maxPayloadSize + MESSAGE_BYTES,
@@ -87,7 +99,7 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
   // A leader that drains serves until another replica leads.
   const isServing = (): boolean =>
     discovery?.isSynced !== false && (leader === null ? !isDraining() : leader.isLeading);
-  const health = grpcServer();
+  const health = grpcServer(pings);
   const healthChecks = healthService(isServing);
   for (const server of config.pickerHealthChecking ? [picker, health] : [health])
     server.addService(definitions[HEALTH_SERVICE] as ServiceDefinition, healthChecks);
@@ -140,8 +152,12 @@ const RESETS = 1_000_000;
  * Envoy resets the stream of each request at its end. Node.js closes a connection after 1,000 resets, when more than 33 a second follow: that
  * is meant for clients that are not trusted. grpc-js (1.14) has no option for it.
  */
-function grpcServer(options: ServerOptions = {}): Server {
-  const server = new Server(options);
+function grpcServer({ everyMs, timeoutMs }: PingTimes, options: ServerOptions = {}): Server {
+  const server = new Server({
+    'grpc.keepalive_time_ms': everyMs,
+    'grpc.keepalive_timeout_ms': timeoutMs,
+    ...options,
+  });
   const http2Options: Http2Options = server['commonServerOptions'];
   http2Options.streamResetBurst = http2Options.streamResetRate = RESETS;
   return server;

@@ -75,18 +75,37 @@ const header = (key: string, value: string) => ({ key, rawValue: Buffer.from(val
 /** A router that is an endpoint picker, and what a gateway asks it. */
 export async function startGateway(t: TestContext, options: RouterOptions = {}) {
   const router = await startTestRouter(t, { pickerPort: 0, pickerHealthPort: 0, pickerTls: 'off', ...options });
-  const loaded = loadPackageDefinition(services()) as unknown as {
-    envoy: { service: { ext_proc: { v3: { ExternalProcessor: Client } } } };
-    grpc: { health: { v1: { Health: Client } } };
+  const health = new (loaded().grpc.health.v1.Health)(router.picker!.healthAddress, credentials.createInsecure());
+  t.after(() => health.close());
+  const ask = askingAt(t, router.picker!.address);
+  /** The body that goes to the engine. */
+  const bodyBack = async (processed: Processed): Promise<Buffer> => {
+    const back: Buffer[] = [];
+    for (;;) {
+      const { body, endOfStream } = (await processed.next()).requestBody!.response.bodyMutation!.streamedResponse!;
+      back.push(body!);
+      if (endOfStream === true) return Buffer.concat(back);
+    }
   };
-  const { ExternalProcessor } = loaded.envoy.service.ext_proc.v3;
-  const client = new ExternalProcessor(router.picker!.address, credentials.createInsecure());
-  const health = new loaded.grpc.health.v1.Health(router.picker!.healthAddress, credentials.createInsecure());
-  t.after(() => {
-    client.close();
-    health.close();
-  });
-  const ask = ({
+  const sendBody = ({ stream }: Processed, parts: readonly (string | Buffer)[]): void => {
+    for (const [i, part] of parts.entries())
+      stream.write({ requestBody: { body: Buffer.from(part), endOfStream: i === parts.length - 1 } });
+  };
+  const healthOf = (service: string): Promise<unknown> =>
+    new Promise((resolve) => {
+      health.Check!({ service }, (error: { code: number } | null, said: { status: number }) =>
+        resolve(error?.code ?? said.status),
+      );
+    });
+  return { router, ask, sendBody, bodyBack, healthOf };
+}
+
+/** Asks the picker at an address, as a gateway does. */
+export function askingAt(t: TestContext, address: string): (asked: Asked) => Processed {
+  const { ExternalProcessor } = loaded().envoy.service.ext_proc.v3;
+  const client = new ExternalProcessor(address, credentials.createInsecure());
+  t.after(() => client.close());
+  return ({
     method = 'POST',
     path = '/v1/completions',
     headers = {},
@@ -116,27 +135,13 @@ export async function startGateway(t: TestContext, options: RouterOptions = {}) 
     });
     return processed;
   };
-  /** The body that goes to the engine. */
-  const bodyBack = async (processed: Processed): Promise<Buffer> => {
-    const back: Buffer[] = [];
-    for (;;) {
-      const { body, endOfStream } = (await processed.next()).requestBody!.response.bodyMutation!.streamedResponse!;
-      back.push(body!);
-      if (endOfStream === true) return Buffer.concat(back);
-    }
-  };
-  const sendBody = ({ stream }: Processed, parts: readonly (string | Buffer)[]): void => {
-    for (const [i, part] of parts.entries())
-      stream.write({ requestBody: { body: Buffer.from(part), endOfStream: i === parts.length - 1 } });
-  };
-  const healthOf = (service: string): Promise<unknown> =>
-    new Promise((resolve) => {
-      health.Check!({ service }, (error: { code: number } | null, said: { status: number }) =>
-        resolve(error?.code ?? said.status),
-      );
-    });
-  return { router, ask, sendBody, bodyBack, healthOf };
 }
+
+const loaded = () =>
+  loadPackageDefinition(services()) as unknown as {
+    envoy: { service: { ext_proc: { v3: { ExternalProcessor: Client } } } };
+    grpc: { health: { v1: { Health: Client } } };
+  };
 
 type Client = new (
   address: string,
