@@ -28,7 +28,7 @@ export const sglang: Engine = {
   async readLoads(ask) {
     const loads = (await askJson(ask, '/v1/loads?include=core'))?.['loads'] ?? (await oldLoads(ask));
     if (!Array.isArray(loads)) return null;
-    return (loads as Load[]).map((load) => ({
+    return loadsIn(loads).map((load) => ({
       rank: load.dp_rank ?? 0,
       requests: (load.num_running_reqs ?? load.num_reqs ?? 0) + (load.num_waiting_reqs ?? 0),
       waiting: load.num_waiting_reqs ?? 0,
@@ -42,7 +42,7 @@ export const sglang: Engine = {
       askText(ask, '/metrics'),
       ask('/ready').catch(() => null),
     ]);
-    const loads = Array.isArray(answer?.['loads']) ? (answer['loads'] as Load[]) : [];
+    const loads = loadsIn(answer?.['loads']);
     return {
       isPaused: loads.some(({ queues }) => (count(queues?.paused) ?? 0) > 0) ? true : null,
       mayBePaused: ready?.status === 200 ? false : ready?.status === 503 || (await answersFromLoop(ask)),
@@ -91,6 +91,8 @@ interface Load {
   readonly token_usage?: number;
   readonly queues?: { readonly paused?: number };
 }
+
+const loadsIn = (list: unknown): Load[] => (Array.isArray(list) ? (list.filter(isObject) as Load[]) : []);
 
 /**
  * For releases without /ready: the event loop of a paused scheduler answers this request, that of a hanging one does

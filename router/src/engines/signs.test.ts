@@ -29,6 +29,20 @@ test('SGLang: its loads tell whether it makes tokens, and a pause where they nam
   assert.equal((await asked('sglang', { '/v1/loads': loads(100, 3) })).isPaused, true);
 });
 
+test('SGLang: an entry of its loads that is no object is left out', async () => {
+  const load = '{"loads":[null,{"dp_rank":1,"num_running_reqs":3}]}';
+  const { figures } = await asked('sglang', { '/v1/loads': load, '/ready': '' });
+  assert.deepEqual(
+    figures?.map(({ rank, running }) => [rank, running]),
+    [[1, 3]],
+  );
+  const loads = await engines.sglang.readLoads(() => Promise.resolve({ status: 200, text: load }));
+  assert.deepEqual(
+    loads?.map(({ rank, requests }) => [rank, requests]),
+    [[1, 3]],
+  );
+});
+
 test('SGLang: tokens that only its metrics count are progress too', async () => {
   const metrics = (tokens: number): string =>
     `sglang:num_running_reqs{model_name="m",tp_rank="0"} 2.0\nsglang:realtime_tokens_total{mode="decode"} ${tokens}\n`;
