@@ -5,13 +5,15 @@ import { type TestContext, test } from 'node:test';
 import { startRespServer } from '../../../../test/harness/resp-server.ts';
 import { until } from '../../../../test/harness/within.ts';
 import { connectRedis } from './redis-client.ts';
+import { StoreAway } from './store.ts';
 
 /** A Redis behind a relay. @param isSilent whether a new connection gets no answer, by its number from 1 on */
 async function relayedServer(t: TestContext, isSilent: (n: number) => boolean) {
-  const { url } = await startRespServer(t);
+  /** Where new connections lead to. */
+  const primary = { now: await startRespServer(t) };
   const links: Socket[][] = [];
   const relay = createServer((client) => {
-    const server = connect(Number(new URL(url).port), '127.0.0.1');
+    const server = connect(Number(new URL(primary.now.url).port), '127.0.0.1');
     links.push([client, server]);
     if (!isSilent(links.length)) client.pipe(server).pipe(client);
     for (const socket of [client, server]) socket.on('error', () => {});
@@ -23,7 +25,7 @@ async function relayedServer(t: TestContext, isSilent: (n: number) => boolean) {
     for (const socket of links.flat()) socket.destroy();
   });
   const { port } = relay.address() as AddressInfo;
-  return { url: `redis://127.0.0.1:${port}`, links };
+  return { url: `redis://127.0.0.1:${port}`, links, primary };
 }
 
 test('a connection that has become silent is replaced, also while it begins', async (t) => {
@@ -41,6 +43,29 @@ test('a connection that has become silent is replaced, also while it begins', as
     ),
   );
   assert.equal(links.length, 4);
+});
+
+test('a server that a failover has made a replica is left for the one that its name leads to now', async (t) => {
+  const { url, primary } = await relayedServer(t, () => false);
+  const link = await connectRedis(url, false);
+  t.after(() => link.close());
+  const writes = [
+    () => link.send(['HSET', 'key', 'field', 'value']),
+    () => link.transaction([['HSET', 'key', 'field', 'value']]),
+  ];
+  for (const write of writes) {
+    await write();
+    primary.now.refuses = ([name]) =>
+      name === 'HSET' ? "READONLY You can't write against a read only replica." : null;
+    await assert.rejects(write(), StoreAway);
+    primary.now = await startRespServer(t);
+    await until('it is written', () =>
+      write().then(
+        () => true,
+        () => false,
+      ),
+    );
+  }
 });
 
 test('a server that takes connections and does not answer is an error where it has to answer', async (t) => {

@@ -21,6 +21,10 @@ const ANSWER_TIMEOUT_MS = 10_000;
 const RENEW_MS = 100;
 /** Replies about the command itself. Others, as OOM, LOADING or READONLY, are about the server. */
 const OF_COMMAND = /^(ERR|WRONGTYPE)\b/;
+/** A failover has made the server a replica. It may leave its connections open; the name of the primary leads to another server now. */
+const OF_REPLICA = /^(READONLY|MASTERDOWN)\b/;
+/** The least age of a connection that is replaced for that: the name may take its time to change. */
+const REPLICA_MS = 1_000;
 /** How long the start waits for the server. */
 const CONNECT_TIMEOUT_MS = 2_000;
 
@@ -75,6 +79,8 @@ export async function connectRedis(
   let greeting: NodeJS.Timeout | undefined;
   client.on('connect', () => (greeting = setTimeout(renew, answerTimeoutMs).unref()));
   for (const event of ['ready', 'error', 'end']) client.on(event, () => clearTimeout(greeting));
+  let readyMs = 0;
+  client.on('ready', () => (readyMs = performance.now()));
   const connected = client.connect();
   if (mustAnswer) {
     await connected.catch((error: unknown) => {
@@ -85,6 +91,8 @@ export async function connectRedis(
     inTime(answer, answerTimeoutMs, () => {
       if (client.isReady) renew();
     }).catch((error: Error) => {
+      const isOfReplica = error instanceof ErrorReply && OF_REPLICA.test(error.message);
+      if (isOfReplica && client.isReady && performance.now() - readyMs >= REPLICA_MS) renew();
       const isOfCommand = error instanceof ErrorReply && OF_COMMAND.test(error.message);
       throw isOfCommand || error instanceof MultiErrorReply ? error : new StoreAway(error.message, { cause: error });
     });
