@@ -3,20 +3,33 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { promisify } from 'node:util';
 import { splitList } from '../config/load.ts';
+import { cameWithin } from '../kit/came-within.ts';
 import { ENGINE_HOST } from './engine-command.ts';
 
 const LIST_TIMEOUT_MS = 10_000;
 
-/** The GPUs to distribute: `given`, or those visible to this process; null if not known. */
-export async function findGpus(given: string | undefined, env: NodeJS.ProcessEnv): Promise<string[] | null> {
+/** The GPUs to distribute: `given`, or those visible to this process; null if not known. Rejects if `nvidia-smi` hangs. */
+export async function findGpus(
+  given: string | undefined,
+  env: NodeJS.ProcessEnv,
+  withinMs = LIST_TIMEOUT_MS,
+): Promise<string[] | null> {
   const named = given ?? env['CUDA_VISIBLE_DEVICES'];
   if (named !== undefined) return splitList([named]);
+  const listing = promisify(execFile)('nvidia-smi', ['-L'], { env });
   try {
-    const { stdout } = await promisify(execFile)('nvidia-smi', ['-L'], { timeout: LIST_TIMEOUT_MS });
-    return Array.from(stdout.matchAll(/^GPU (\d+):/gm), ([, index]) => index!);
+    if (await cameWithin(withinMs, listing))
+      return Array.from((await listing).stdout.matchAll(/^GPU (\d+):/gm), ([, index]) => index!);
   } catch {
     return null;
   }
+  // In a driver that hangs not even SIGKILL ends it: it is not waited for.
+  const { child } = listing;
+  child.kill('SIGKILL');
+  child.unref();
+  child.stdout?.destroy();
+  child.stderr?.destroy();
+  throw new Error(`nvidia-smi -L has not ended within ${withinMs / 1000} s: name the GPUs with --gpus.`);
 }
 
 /**
