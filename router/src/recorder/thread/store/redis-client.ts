@@ -80,7 +80,22 @@ export async function connectRedis(
   client.on('connect', () => (greeting = setTimeout(renew, answerTimeoutMs).unref()));
   for (const event of ['ready', 'error', 'end']) client.on(event, () => clearTimeout(greeting));
   let readyMs = 0;
-  client.on('ready', () => (readyMs = performance.now()));
+  /** The connections of before, as the server knows them. */
+  const known = new Set<readonly string[]>();
+  let begun: Promise<unknown> = Promise.resolve();
+  // What was sent on a connection that was given up may still be on its way, and would undo what is written from now on.
+  const begin = async (): Promise<void> => {
+    for (const one of known) {
+      await client.sendCommand(['CLIENT', 'KILL', ...one]);
+      known.delete(one);
+    }
+    known.add(filterIn(await client.sendCommand<Buffer>(['CLIENT', 'INFO'])));
+  };
+  client.on('ready', () => {
+    readyMs = performance.now();
+    // An older server, or one that does not allow it, does without.
+    if (!mustAnswer) begun = begin().catch(() => {});
+  });
   const connected = client.connect();
   if (mustAnswer) {
     await connected.catch((error: unknown) => {
@@ -97,17 +112,23 @@ export async function connectRedis(
       throw isOfCommand || error instanceof MultiErrorReply ? error : new StoreAway(error.message, { cause: error });
     });
   return {
-    send: (command) => answered(client.sendCommand(command)),
+    send: (command) => answered(begun.then(() => client.sendCommand(command))),
     async transaction(commands) {
       const multi = client.multi();
       for (const command of commands) multi.sendCommand(command);
-      await answered(multi.exec());
+      await answered(begun.then(() => multi.exec()));
     },
     close() {
       isClosed = true;
       client.destroy();
     },
   };
+}
+
+/** Of CLIENT INFO what CLIENT KILL finds this connection by, and no other one, whatever server has the name later. */
+function filterIn(info: Buffer): readonly string[] {
+  const [, id = '', addr = ''] = /^id=(\d+) addr=(\S+)/.exec(info.toString()) ?? [];
+  return ['ID', id, 'ADDR', addr];
 }
 
 /** Errors of several addresses (`localhost`) have no message, only inner errors. */
