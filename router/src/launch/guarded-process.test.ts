@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
 import { GuardedProcess, LineSplitter } from './guarded-process.ts';
 
@@ -36,6 +37,24 @@ test('a line of one output is not broken by a line of the other', async () => {
     "printf 'loading'; sleep 0.1; echo 'a warning' >&2; sleep 0.1; echo ' is done'",
   );
   assert.deepEqual(lines, ['a warning', 'loading is done']);
+});
+
+test('a process that the system cannot start now has ended', async () => {
+  const { how } = await run('true', 'x'.repeat(1_000_000));
+  assert.equal(how, 'spawn E2BIG');
+  const module = new URL('./guarded-process.ts', import.meta.url).href;
+  const program = `
+    import('${module}').then(async ({ GuardedProcess }) => {
+      const plan = { program: 'true', args: [], env: process.env };
+      const { openSync } = await import('node:fs');
+      try {
+        for (;;) openSync('/dev/null');
+      } catch {}
+      console.log(await new GuardedProcess(plan, () => {}).ended);
+    });`;
+  const words = ['-c', 'ulimit -n 64; exec "$@"', 'sh', process.execPath, '-e', program];
+  const { stdout, stderr } = spawnSync('sh', words, { encoding: 'utf8' });
+  assert.equal(stdout, 'spawn sh EMFILE\n', stderr);
 });
 
 test('a process that has its own session and keeps the output open does not delay the end', async () => {

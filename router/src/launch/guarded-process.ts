@@ -27,19 +27,30 @@ exec "$@" 3<&-
 
 /** An engine's process and all that it started are one group, which ends when this router ends. */
 export class GuardedProcess {
-  /** Resolves with a description when the process has ended. Never rejects. */
+  /** Resolves with a description when the process has ended, or could not be started. Never rejects. */
   readonly ended: Promise<string>;
-  readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
+  /** null: it could not be started. */
+  readonly #child: ChildProcessByStdio<Writable, Readable, Readable> | null;
 
   constructor({ program, args, env }: EnginePlan, onLine: (line: string) => void) {
-    const child = spawn('sh', ['-c', SCRIPT, 'sh', program, ...args], {
-      detached: true,
-      stdio: ['pipe', 'pipe', 'pipe'],
-      env,
-    });
+    let child: ChildProcessByStdio<Writable, Readable, Readable>;
+    try {
+      child = spawn('sh', ['-c', SCRIPT, 'sh', program, ...args], {
+        detached: true,
+        stdio: ['pipe', 'pipe', 'pipe'],
+        env,
+      });
+    } catch (error) {
+      // The system lacks memory for it.
+      this.#child = null;
+      this.ended = Promise.resolve((error as Error).message);
+      return;
+    }
     this.#child = child;
-    child.stdin.on('error', () => {});
-    const outputs = [child.stdout, child.stderr];
+    // Without a further open file there are no pipes either, and `error` follows.
+    const pipes: Partial<typeof child> = child;
+    pipes.stdin?.on('error', () => {});
+    const outputs = [pipes.stdout, pipes.stderr].filter((stream) => stream !== undefined && stream !== null);
     for (const stream of outputs) {
       const lines = new LineSplitter(onLine);
       stream.setEncoding('utf8').on('data', (text: string) => lines.push(text));
@@ -62,18 +73,18 @@ export class GuardedProcess {
   }
 
   get pid(): number | undefined {
-    return this.#child.pid;
+    return this.#child?.pid;
   }
 
   /** SIGTERM to the leader: engines stop their own processes. */
   terminate(): void {
-    this.#child.kill('SIGTERM');
+    this.#child?.kill('SIGTERM');
   }
 
   /** SIGKILL to the group. */
   kill(): void {
     try {
-      if (this.#child.pid !== undefined) process.kill(-this.#child.pid, 'SIGKILL');
+      if (this.pid !== undefined) process.kill(-this.pid, 'SIGKILL');
     } catch {
       // The group has ended.
     }
