@@ -56,7 +56,10 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
         };
         const [x] = args as [Exchange?];
         // How long the client takes to send its body is no fault of the plugin; `--client-body-timeout-secs` limits it.
-        const awaitedUntilMs = (): number => (x?.outcome === null ? x.body.awaitedUntilMs : -Infinity);
+        const began = (): number | null => {
+          if (x === undefined) return -Infinity;
+          return x.outcome === null ? x.body.awaitedUntilMs : null;
+        };
         const failed = (error: unknown): never => {
           // After its client disconnected, a phase may fail because the body that it waits for never came.
           if (x === undefined || x.outcome === null) report(phase, error);
@@ -66,7 +69,7 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
           const answer = call.apply(plugin, args);
           if (!isPromise(answer)) return checked(answer);
           const timeoutMs = (phase === 'close' ? undefined : plugin.timeoutMs) ?? options.timeoutMs;
-          return inTime(answer, timeoutMs, awaitedUntilMs).then(checked).catch(failed);
+          return inTime(answer, timeoutMs, began).then(checked).catch(failed);
         } catch (error) {
           return failed(error);
         }
@@ -117,23 +120,28 @@ export function guardPlugin(name: string, plugin: PluginPhases, options: GuardOp
 const isPromise = (answer: unknown): answer is Promise<unknown> =>
   typeof (answer as { then?: unknown } | null | undefined)?.then === 'function';
 
+/** How often it is looked whether an answer is still waited for: until then the exchange and its body stay in memory. */
+const LOOK_MS = 1_000;
+
 /**
  * Bounds the time of a promise; what it resolves to later is dropped.
  *
- * @param beganMs the time begins anew then (monotonic ms); Infinity: it has not begun
+ * @param began when the time begins anew (monotonic ms); Infinity: it has not begun; null: the answer is of no use any more
  */
 export function inTime<Answer>(
   answer: PromiseLike<Answer>,
   timeoutMs: number,
-  beganMs: () => number = () => -Infinity,
+  began: () => number | null = () => -Infinity,
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
+    const startMs = performance.now();
     const expire = (): void => {
-      const leftMs = beganMs() + timeoutMs - performance.now();
-      if (leftMs > 0) timer = setTimeout(expire, Math.min(leftMs, timeoutMs));
+      const beganMs = began();
+      const leftMs = beganMs === null ? 0 : Math.max(startMs, beganMs) + timeoutMs - performance.now();
+      if (leftMs > 0) timer = setTimeout(expire, Math.min(leftMs, LOOK_MS));
       else reject(new Error(`gave no answer within ${timeoutMs} ms (--plugin-timeout-ms)`));
     };
-    let timer = setTimeout(expire, timeoutMs);
+    let timer = setTimeout(expire, Math.min(timeoutMs, LOOK_MS));
     answer.then(
       (value) => {
         clearTimeout(timer);
