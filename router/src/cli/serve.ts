@@ -36,10 +36,10 @@ export async function serve(readConfig: ReadConfig, companions?: Companions): Pr
     // A second signal shortens the drain but clients are still answered; a third one ends everything.
     if (signals > 2) process.exit(1);
     code = signals === 2 ? 1 : exitCode;
-    if (isStopping) return void started.then((router) => router.close());
+    if (isStopping) return void started.then((router) => router.close()).catch(() => {});
     isStopping = true;
     void started
-      .then((router) => router.close(router.config.shutdownGracePeriodSecs * 1000))
+      .then((router) => router.close(router.config.shutdownGracePeriodSecs * 1000).catch(notClosed))
       .then(() => companions?.stop())
       .then(() => process.exit(code));
   };
@@ -56,6 +56,10 @@ export async function serve(readConfig: ReadConfig, companions?: Companions): Pr
       if (!isStopping && fleet.workers.every((worker) => urls.has(worker.url))) stop(1);
     });
 }
+
+/** A disk that fails, for example, must not keep the process, nor its engines, from ending. */
+const notClosed = (error: unknown): void =>
+  void process.stderr.write(`turnout: not everything was closed in order: ${(error as Error).message}\n`);
 
 let faults = 0;
 

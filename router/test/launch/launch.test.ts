@@ -6,7 +6,9 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { turnout } from '../cli/turnout.ts';
-import { until } from '../harness/within.ts';
+import { folderOf } from '../harness/plugin-module.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { until, within } from '../harness/within.ts';
 import { basePort, isAlive, routerFlags, standIn, startLaunched, untilGone } from './launched.ts';
 
 const post = (url: string): Promise<Response> =>
@@ -37,6 +39,30 @@ test('three engines run, serve, come back when one dies, and stop with the route
   assert.equal(await run.ended, 0);
   assert.match(run.output(), /all engines are stopped/);
   for (const pid of [pids[0]!, pids[2]!, Number(again[1])]) assert.ok(!isAlive(pid), `engine ${pid} lives on`);
+});
+
+test('a part of the router that cannot be closed does not keep the engines from being stopped', async (t) => {
+  // As on a disk that has become read-only: the file with the id of the process stays.
+  const files = {
+    'read-only.mjs': `
+      import fs from 'node:fs';
+      import { syncBuiltinESMExports } from 'node:module';
+      fs.rmSync = () => {
+        throw new Error('EROFS: read-only file system');
+      };
+      syncBuiltinESMExports();
+      export default { name: 'read-only', create: () => ({ finished() {} }) };
+    `,
+  };
+  const { flags, logDir } = routerFlags(t);
+  const own = ['launch', '--engine', 'sim', '--engine-base-port', basePort(), '--data-dir', temporaryFolder(t)];
+  const plugin = ['--plugin', join(folderOf(t, files), 'read-only.mjs')];
+  const run = await startLaunched(t, logDir, [...own, ...plugin, ...flags, '--', 'timeScale=0']);
+  await run.untilHealthy(1);
+  run.child.kill('SIGTERM');
+  assert.equal(await within(run.ended, 'it ends'), 0);
+  assert.match(run.output(), /turnout: not everything was closed in order: EROFS/);
+  assert.match(run.output(), /all engines are stopped/);
 });
 
 test('a router that is killed leaves nothing behind, not even what its engines started', async (t) => {
