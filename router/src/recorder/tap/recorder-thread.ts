@@ -1,6 +1,7 @@
 import { getHeapStatistics } from 'node:v8';
 import type { Transferable } from 'node:worker_threads';
 import { messageOf } from '../../config/user-module.ts';
+import { cameWithin } from '../../kit/came-within.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { Refused } from '../../plugin.ts';
 import { type Answer, type Argument, ThreadEnded, WorkerThread } from '../../threads/worker-thread.ts';
@@ -31,6 +32,9 @@ const ANSWERED_EARLY: ReadonlySet<string> = new Set<keyof RecorderCalls>([
   'captureEnded',
   'close',
 ]);
+
+/** How long the store of a thread that is given up may take. */
+const GIVE_UP_MS = 15_000;
 
 /** What is transferred with copies, each of which has its memory to itself. */
 const memoryOf = (pieces: readonly Uint8Array[]): ArrayBuffer[] => pieces.map(({ buffer }) => buffer as ArrayBuffer);
@@ -107,6 +111,13 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
       this.missed++;
       return { problem: null, isStored: false, isEnded: false };
     });
+  }
+
+  /** Ends a thread that could not be prepared. Responses that it got meanwhile are stored, as far as its store takes them. */
+  async giveUp(error: Error): Promise<void> {
+    const closing = this.ask('close', null).catch(() => 0);
+    if (await cameWithin(GIVE_UP_MS, closing)) this.missed += await closing;
+    await this.abort(error);
   }
 
   override async close(): Promise<void> {

@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { Worker } from 'node:worker_threads';
 import { pino } from 'pino';
+import { temporaryFolder } from '../../../test/harness/temporary-folder.ts';
 import { until } from '../../../test/harness/within.ts';
 import { ThreadEnded } from '../../threads/worker-thread.ts';
 import { RecorderThread } from './recorder-thread.ts';
+import type { EndedCapture } from '../thread/recorder-calls.ts';
 import { ThreadRestarts } from './thread-restarts.ts';
 
 /** All threads that begin from now on. */
@@ -15,6 +17,30 @@ function noteThreads(t: TestContext): readonly Worker[] {
   t.after(() => process.off('worker', note));
   return threads;
 }
+
+const ENDED_CALL: EndedCapture = {
+  kind: 'call',
+  id: 0,
+  request: new Uint8Array(Buffer.from('{"model":"m"}')),
+  isStream: false,
+  isLast: true,
+  answer: [new Uint8Array(Buffer.from('{"content":[]}'))],
+  expertsKey: null,
+  facts: {
+    session: 's',
+    group: '',
+    tenant: '',
+    worker: '',
+    model: '',
+    path: '/v1/messages',
+    startedAtMs: 0,
+    ttftMs: null,
+    generationMs: 0,
+    asked: { before: null, isProof: false, stale: null, ticket: null, changes: [] },
+  },
+  isAwaited: false,
+  sessionEnd: null,
+};
 
 test('a thread that was started again answers when it is prepared, and not without what its plugins need', async (t) => {
   const threads = noteThreads(t);
@@ -59,4 +85,23 @@ test('a thread that cannot be started now is started later', async (t) => {
   problem = null;
   await until('it is prepared', () => !restarts.isAway);
   assert.equal(threads.length, 2);
+});
+
+test('what a thread records before it turns out that it cannot be prepared is stored', async (t) => {
+  const threads = noteThreads(t);
+  const thread = new RecorderThread({ tokenizerPath: null, dataDir: temporaryFolder(t) }, (error) =>
+    restarts.died(error),
+  );
+  const restarts = new ThreadRestarts(thread, pino({ enabled: false }));
+  t.after(() => thread.close());
+  await thread.ask('storeState', null);
+  await restarts.prepare(async () => {
+    if (threads.length !== 2) return;
+    assert.equal((await thread.captureEnded(ENDED_CALL, true))!.problem, null);
+    throw new Error('the store is locked');
+  });
+  await threads[0]!.terminate();
+  await until('it is prepared', () => !restarts.isAway);
+  assert.equal(threads.length, 3);
+  assert.equal((await thread.ask('storeState', null)).turns, 1);
 });

@@ -66,7 +66,7 @@ export class ThreadRestarts {
       this.#log.info('the recorder thread works again');
     } catch (error) {
       // Without effect if that is because it has ended again.
-      await this.#thread.abort(error as Error);
+      await this.#thread.giveUp(error as Error);
     }
   }
 }
