@@ -2,13 +2,13 @@ import assert from 'node:assert/strict';
 import { renameSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
-import type { Worker } from 'node:worker_threads';
 import { newSessionId } from '../../src/recorder/shared/session-id.ts';
 import { MAX_ANSWER_BYTES } from '../../src/recorder/tap/answer-tap.ts';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { type EngineRequest, answer, startEngine, wellButUnknown } from '../harness/engine.ts';
 import { recordedLog } from '../harness/log-lines.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
+import { startedThreads } from '../harness/started-threads.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -66,10 +66,7 @@ test('a response that is too large for the record is counted, and the log says s
 });
 
 test('without the recorder thread plain chats go on as they are; chats in sessions by path can not', async (t) => {
-  const threads: Worker[] = [];
-  const note = (worker: Worker): unknown => threads.push(worker);
-  process.on('worker', note);
-  t.after(() => process.off('worker', note));
+  const threads = startedThreads(t);
   const { bodies, post, tokenizerPath, logged } = await start(t, (asked) => asked.answer('{}'));
   renameSync(tokenizerPath, `${tokenizerPath}.away`);
   await threads[0]!.terminate();

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import type { Worker } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type TestContext, test } from 'node:test';
 import { type FeedScene, assertSums, feedSceneOf, startFeedScene } from '../harness/feed-scene.ts';
@@ -9,6 +8,7 @@ import { sceneOf } from '../harness/chat-scene.ts';
 import { freePort } from '../harness/free-port.ts';
 import { startRespServer } from '../harness/resp-server.ts';
 import { startTestRouter } from '../harness/router.ts';
+import { startedThreads } from '../harness/started-threads.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -197,10 +197,7 @@ test('a router whose feed another one has taken over says so, and which one it i
 });
 
 test('a router that lost its feed records turns and says so also after its recorder thread was started again', async (t) => {
-  const threads: Worker[] = [];
-  const note = (worker: Worker): unknown => threads.push(worker);
-  process.on('worker', note);
-  t.after(() => process.off('worker', note));
+  const threads = startedThreads(t);
   const dataDir = temporaryFolder(t);
   const scene = await startFeedScene(t, { groupSize: 2 }, { router: { dataDir } });
   await scene.turn('a', 'g');
@@ -213,8 +210,7 @@ test('a router that lost its feed records turns and says so also after its recor
   t.after(() => clearInterval(beats));
   const takeStatus = async (): Promise<number> => (await scene.get('/feed?wait_secs=0')).status;
   await until('the feed has moved', async () => (await takeStatus()) === 410);
-  const recorder = threads.shift()!;
-  await recorder.terminate();
+  await threads[0]!.terminate();
   await until('the recorder thread works again', async () => (await scene.get('/trajectories')).status === 200);
   assert.equal(await takeStatus(), 410);
   assert.equal((await scene.post('/sessions/a/finish', {})).status, 410, 'the end of a member');

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { renameSync } from 'node:fs';
 import { type TestContext, test } from 'node:test';
-import type { Worker } from 'node:worker_threads';
 import { encode } from '../../../simulator/src/tokens/tokenizer.ts';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { connectClient, request } from '../harness/client.ts';
 import { type EngineRequest, startEngine } from '../harness/engine.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
+import { startedThreads } from '../harness/started-threads.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -26,10 +26,7 @@ const ANSWER = JSON.stringify({
 
 /** A router with a radix tree of at most 64 KB before an SGLang. */
 async function start(t: TestContext, options: RouterOptions = {}, { mayCompare, mayAnswer }: Gates = {}) {
-  const threads: Worker[] = [];
-  const note = (worker: Worker): unknown => threads.push(worker);
-  process.on('worker', note);
-  t.after(() => process.off('worker', note));
+  const threads = startedThreads(t);
   const generations: EngineRequest[] = [];
   const respond = async (asked: EngineRequest): Promise<void> => {
     const body = JSON.parse(String(await asked.payload())) as { prompt: string };

@@ -2,26 +2,17 @@ import assert from 'node:assert/strict';
 import { renameSync } from 'node:fs';
 import http from 'node:http';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
-import type { Worker } from 'node:worker_threads';
+import { test } from 'node:test';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
 import { startChatScene } from '../harness/chat-scene.ts';
 import { startFeedScene } from '../harness/feed-scene.ts';
+import { startedThreads } from '../harness/started-threads.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnOf } from '../harness/turns.ts';
 import { settled, until } from '../harness/within.ts';
 
 const user = (content: string) => ({ role: 'user', content });
-
-/** The threads that are started from now on. */
-function startedThreads(t: TestContext): readonly Worker[] {
-  const threads: Worker[] = [];
-  const note = (worker: Worker): unknown => threads.push(worker);
-  process.on('worker', note);
-  t.after(() => process.off('worker', note));
-  return threads;
-}
 
 test('a recorder thread that ended is started again with what is stored; until then readiness and requests say so', async (t) => {
   const threads = startedThreads(t);

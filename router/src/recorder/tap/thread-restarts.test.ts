@@ -1,22 +1,13 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
-import type { Worker } from 'node:worker_threads';
+import { test } from 'node:test';
 import { pino } from 'pino';
+import { startedThreads } from '../../../test/harness/started-threads.ts';
 import { temporaryFolder } from '../../../test/harness/temporary-folder.ts';
 import { until } from '../../../test/harness/within.ts';
 import { ThreadEnded } from '../../threads/worker-thread.ts';
 import { RecorderThread } from './recorder-thread.ts';
 import type { EndedCapture } from '../thread/recorder-calls.ts';
 import { ThreadRestarts } from './thread-restarts.ts';
-
-/** All threads that begin from now on. */
-function noteThreads(t: TestContext): readonly Worker[] {
-  const threads: Worker[] = [];
-  const note = (worker: Worker): unknown => threads.push(worker);
-  process.on('worker', note);
-  t.after(() => process.off('worker', note));
-  return threads;
-}
 
 const ENDED_CALL: EndedCapture = {
   kind: 'call',
@@ -43,7 +34,7 @@ const ENDED_CALL: EndedCapture = {
 };
 
 test('a thread that was started again answers when it is prepared, and not without what its plugins need', async (t) => {
-  const threads = noteThreads(t);
+  const threads = startedThreads(t);
   const thread = new RecorderThread({ tokenizerPath: null, dataDir: null }, (error) => restarts.died(error));
   const restarts = new ThreadRestarts(thread, pino({ enabled: false }));
   t.after(() => thread.close());
@@ -62,7 +53,7 @@ test('a thread that was started again answers when it is prepared, and not witho
 });
 
 test('a thread that cannot be started now is started later', async (t) => {
-  const threads = noteThreads(t);
+  const threads = startedThreads(t);
   // As when the process may have no further thread, `new Worker` throws.
   let problem: unknown = null;
   let tries = 0;
@@ -88,7 +79,7 @@ test('a thread that cannot be started now is started later', async (t) => {
 });
 
 test('what a thread records before it turns out that it cannot be prepared is stored', async (t) => {
-  const threads = noteThreads(t);
+  const threads = startedThreads(t);
   const thread = new RecorderThread({ tokenizerPath: null, dataDir: temporaryFolder(t) }, (error) =>
     restarts.died(error),
   );
