@@ -1,18 +1,25 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startScene } from '../harness/router.ts';
+import { send } from '../harness/client.ts';
+import { HELLO, startScene } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
 
 const head = (...lines: string[]): string =>
   ['POST /v1/completions HTTP/1.1', 'host: h', ...lines, '', ''].join('\r\n');
 
 test('a policy that goes by the prompt waits for the whole of a JSON body', async (t) => {
-  const { client, engine } = await startScene(t, { policy: 'rollout' });
+  const { client, engine, router } = await startScene(t, { policy: 'rollout' });
   const body = JSON.stringify({ prompt: 'Once upon a time' });
   client.write(head(`content-length: ${body.length}`) + body.slice(0, 9));
-  const next = engine.next();
-  assert.equal(engine.requests.length, 0);
+  await until('its beginning is here', () => router.pipeline.inFlight.size === 1);
+  // A request that comes later is at the engine first.
+  const later = send(t, router.url, HELLO);
+  const first = await engine.next();
+  assert.equal(first.target, '/hello');
+  first.answer('{}');
+  assert.equal((await later).status, 200);
   client.write(body.slice(9));
-  assert.equal(String(await (await next).payload()), body);
+  assert.equal(String(await (await engine.next()).payload()), body);
 });
 
 test('a body that may have no end, or is too long for a prompt, is passed on as it comes', async (t) => {
