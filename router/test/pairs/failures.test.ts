@@ -38,6 +38,7 @@ for (const role of ['prefill', 'decode'] as const) {
     equal(added.status, 202);
     for (let i = 0; i < 3; i++) equal((await send(t, router.url, ask())).status, 200);
     equal(world.decode[0]!.hasDied, false);
+    match((await blamed(t, router)).join(), new RegExp(`^${dead} [1-3]$`));
     await untilIdle(router);
   });
 
@@ -75,6 +76,7 @@ test('the decode engine dies in its stream: the client is cut, the prefill engin
   world.decode[0]!.seen[0]!.request.connection.reset();
   await until('the client is cut', () => client.hasEnded);
   match(client.unread, /\{"error":.*closed the connection/);
+  deepEqual(await blamed(t, router), [`${world.decode[0]!.engine.url} 1`]);
   await until('the prefill engine is let go', () => world.prefill[0]!.seen[0]!.request.connection.hasEnded);
   await untilIdle(router);
 });
@@ -87,7 +89,8 @@ test('the prefill engine dies after the first byte of the answer: the answer goe
   await client.read('data: 1\n\n');
   await until('the prefill engine has it', () => world.prefill[0]!.seen.length === 1);
   world.prefill[0]!.seen[0]!.request.connection.reset();
-  await until('it is blamed', async () => (await blamed(t, router)).length === 1);
+  const isBlamed = `${world.prefill[0]!.engine.url} 1`;
+  await until('it is blamed, and it alone', async () => (await blamed(t, router)).join() === isBlamed);
   world.decode[0]!.seen[0]!.request.connection.write(`${chunk('data: 2\n\n')}0\r\n\r\n`);
   await client.read('data: 2\n\n');
   await untilIdle(router);
@@ -148,11 +151,21 @@ test('the only engine of a role stays in, however it fails', async (t) => {
 
 test('a removed half gets nothing new and finishes what it has', async (t) => {
   const { world, router } = await startPairs(t, [2, 1]);
-  const gone = router.fleet.get(world.prefill[0]!.engine.url)!;
-  router.fleet.remove(gone);
+  const [leaving, stays] = world.prefill;
+  leaving!.instead = () => 'nothing';
+  world.decode[0]!.instead = () => 'nothing';
+  const begun = send(t, router.url, ask());
+  await until('a pair has it', () => leaving!.seen.length + world.decode[0]!.seen.length === 2);
+  router.fleet.remove(router.fleet.get(leaving!.engine.url)!);
+  world.decode[0]!.instead = () => null;
   for (let i = 0; i < 3; i++) equal((await send(t, router.url, ask())).status, 200);
-  equal(world.prefill[0]!.seen.length, 0);
-  equal(world.prefill[1]!.seen.length, 3);
+  deepEqual([leaving!.seen.length, stays!.seen.length], [1, 3]);
+  const [half, other] = [leaving!, world.decode[0]!].map(({ seen }) => seen[0]!.request);
+  equal(half!.connection.hasEnded, false);
+  half!.answer('{}');
+  other!.answer('"whole"');
+  equal((await begun).text, '"whole"');
+  await untilIdle(router);
 });
 
 test('a prefill engine that is removed, and answers after the end of the exchange, is left without a connection', async (t) => {

@@ -43,24 +43,19 @@ test('prefixes stay with their prefill engine while the decode engines take turn
   deepEqual(counts(world, 'decode'), [6, 6]);
 });
 
-test('rollout, the default, on both sides', async (t) => {
-  const { world, router } = await startPairs(t, [2, 2], { policy: 'rollout' });
+test('rollout, the default, on both sides: a session stays at its pair', async (t) => {
+  const { world, router } = await startPairs(t, [2, 2], { policy: undefined });
+  const { prefill, decode } = await state(t, router.url);
+  deepEqual([prefill!.policy, decode!.policy], ['rollout', 'rollout']);
   for (let i = 0; i < 8; i++) {
-    const got = await send(
-      t,
-      router.url,
-      post('/generate', { text: `p${i % 2}`.repeat(99) }, [`x-session-id: s${i % 2}`]),
-    );
+    const session = `x-session-id: s${i >> 2}`;
+    const got = await send(t, router.url, post('/generate', { text: `p${i >> 2}`.repeat(99) }, [session]));
     equal(got.status, 200);
   }
-  equal(
-    counts(world, 'prefill').reduce((sum, n) => sum + n),
-    8,
-  );
-  equal(
-    counts(world, 'decode').reduce((sum, n) => sum + n),
-    8,
-  );
+  for (const { seen } of [...world.prefill, ...world.decode]) {
+    const prompts = new Set(seen.map(({ text }) => /p\d/.exec(text)![0]));
+    deepEqual([seen.length, prompts.size], [4, 1]);
+  }
 });
 
 test('a prefill engine is counted until its answer, a decode engine until the end', async (t) => {

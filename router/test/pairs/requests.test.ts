@@ -169,7 +169,7 @@ test('connections to both are kept and used again', async (t) => {
     equal((await client.answer()).status, 200);
     await until('both are idle', () => router.fleet.inFlight.every((n) => n === 0));
   }
-  equal(world.decode[0]!.engine.connections.length, 1);
+  deepEqual([world.prefill[0]!.engine.connections.length, world.decode[0]!.engine.connections.length], [1, 1]);
 });
 
 test('a worker has one role', async (t) => {

@@ -71,6 +71,7 @@ for (const connector of connectors) {
       equal((await send(t, router.url, post('/workers', { url: dead, worker_type: role, ...port }))).status, 202);
       for (let i = 0; i < 4; i++) equal((await send(t, router.url, ask())).status, 200);
       equal(world[other][0]!.seen.length >= 4, true);
+      match((await blamed(t, router)).join(), new RegExp(`^${dead} [1-4]$`));
       await untilIdle(router);
     });
 
@@ -99,6 +100,7 @@ for (const connector of connectors) {
     world.decode[0]!.seen[0]!.request.connection.reset();
     await until('the client is cut', () => client.hasEnded);
     match(client.unread, /\{"error":.*closed the connection/);
+    deepEqual(await blamed(t, router), [`${world.decode[0]!.engine.url} 1`]);
     deepEqual([world.prefill[0]!.seen.length, world.decode[0]!.seen.length], [1, 1]);
     await untilIdle(router);
   });
