@@ -51,10 +51,8 @@ test('a retry at another worker: the reason is retry, and the session has moved'
   const second = await who(turn('s1', 'r2'));
   await untilIdle(router);
   const line = of('exchange').at(-1)!;
-  deepEqual(
-    [line['reason'], line['from'], line['worker'], line['attempts']],
-    ['retry', engines[home]!.url, engines[second]!.url, Number(line['attempts'])],
-  );
+  deepEqual([line['reason'], line['from'], line['worker']], ['retry', engines[home]!.url, engines[second]!.url]);
+  ok(Number(line['attempts']) >= 2, String(line['attempts']));
   equal(of('session moved')[0]!['reason'], 'the worker failed the request');
 });
 

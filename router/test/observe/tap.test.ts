@@ -9,6 +9,7 @@ import { answer, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { exchangeOf } from '../harness/policy.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
+import { until } from '../harness/within.ts';
 
 const usage = '"usage":{"prompt_tokens":12,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":8}}';
 
@@ -58,11 +59,13 @@ test('GET /tap is for admins, refuses what it does not know, and ends with its r
   const refused = await get('?status=wrong', 'admin');
   equal(refused.status, 400);
   match(await refused.text(), /must be a status such as 429/);
+  const ended = t.mock.method(Tap.prototype, 'cancel');
   const open = await get('?slow=1s', 'admin');
   equal(open.headers.get('content-type'), 'text/event-stream');
   const reader = open.body!.getReader();
   match(new TextDecoder().decode((await reader.read()).value), /^: listening/);
   await reader.cancel();
+  await until('it has ended', () => ended.mock.callCount() === 1);
 });
 
 test('a reader that is slow loses rows, and gets their number; without a reader no row is made', async () => {
