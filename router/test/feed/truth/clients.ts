@@ -3,7 +3,7 @@ import { newAgent, post } from '../../exact/post.ts';
 import { GROUP, type Session, type World } from './world.ts';
 
 /** What happens in the middle of a call: it waits for that at its third token. */
-type Fault = 'engine' | 'router' | 'update' | 'cut';
+export type Fault = 'engine' | 'router' | 'update' | 'cut';
 
 const faults: readonly (readonly [fault: Fault, share: number])[] = [
   ['engine', 0.006],
@@ -108,7 +108,9 @@ async function askOnce(
   const isStream = random() < 0.5;
   const cut = { now: (): void => {} };
   let isCut = false;
-  const fault = faultOf(random());
+  const drawn = faultOf(random());
+  const due = world.due.shift();
+  const fault = due ?? drawn;
   if (fault !== null) {
     const onHeld = (): void => void happen(world, fault, call, () => ((isCut = true), cut.now()));
     engines.scripts.set(call, {
@@ -143,6 +145,8 @@ async function askOnce(
   );
   const left = new Promise<null>((resolve) => (cut.now = () => resolve(null)));
   const got = await Promise.race([answer, ...(fault === 'cut' && !isStream ? [left] : [])]);
+  // The router was killed before it could come.
+  if (due !== undefined && !world.has(due)) world.due.push(due);
   if (got === null || !got.isWhole || got.status !== 200) return null;
   return readReply(got.parts, isStream);
 }

@@ -9,6 +9,7 @@ import { Engines } from '../../exact/engines.ts';
 import { Journal } from '../../exact/journal.ts';
 import { KillableRouter } from '../../exact/killable-router.ts';
 import type { FeedGroup } from '../../harness/feed-scene.ts';
+import type { Fault } from './clients.ts';
 
 export const GROUP = 8;
 const JSON_TYPE = { 'content-type': 'application/json' };
@@ -46,6 +47,8 @@ export class World {
   readonly delivered: Delivered[] = [];
   readonly acked: Acked[] = [];
   readonly happened = { routerDeaths: 0, engineDeaths: 0, updates: 0, cuts: 0, nacks: 0, lapsed: 0, crashes: 0 };
+  /** Of each fault the first one comes for sure, however few the calls are. */
+  readonly due: Fault[] = ['cut', 'engine', 'update'];
   readonly journal = new Journal();
   readonly random: () => number;
   readonly #folder: string;
@@ -71,6 +74,11 @@ export class World {
     if (swaps) words.push('--swap-snapshots', '/snapshots/{identity}');
     words.push('--plugin', 'radix-tree', '--plugin', `feed:${JSON.stringify(options)}`);
     this.router = await KillableRouter.start(words, this.journal);
+  }
+
+  has(fault: Fault): boolean {
+    const { routerDeaths, engineDeaths, updates, cuts } = this.happened;
+    return { router: routerDeaths, engine: engineDeaths, update: updates, cut: cuts }[fault] > 0;
   }
 
   /** Kills the router; another one takes its place. */
