@@ -18,6 +18,10 @@ const END_OF_TEXT = '"}]';
 /** Compares an export with what engines did. @returns what is wrong, in words */
 export function problemsOf(journal: Journal, rows: readonly Row[]): string[] {
   const problems: string[] = [];
+  // Clients ask again: what no killed engine or router explains would go unnoticed.
+  const hasKills = journal.routerDeaths.length > 0 || journal.generated.some(({ isTorn }) => isTorn);
+  for (const { name, ending } of journal.calls.values())
+    if (!hasKills && (ending === 'refused' || ending === 'broken')) problems.push(`${name}: its response is ${ending}`);
   const bySession = Map.groupBy(journal.generated, ({ call }) => journal.calls.get(call)!.session);
   // Without a session's name a trajectory has one of its own.
   const rowsBySession = Map.groupBy(rows, ({ session }) => (bySession.has(session) ? session : ''));

@@ -8,7 +8,7 @@ import { chatDialect } from './chat-dialect.ts';
 import { problemsOf } from './check.ts';
 import { Client } from './clients.ts';
 import { type EngineKind, Engines } from './engines.ts';
-import { Journal, type Row } from './journal.ts';
+import { type Ending, Journal, type Row } from './journal.ts';
 import { type Faults, type Plan, type Step, planOf, trajectoriesOf } from './plan.ts';
 import { generateDialect } from './radix-dialect.ts';
 import { KillableRouter } from './killable-router.ts';
@@ -49,7 +49,23 @@ const kinds: Readonly<Record<PluginName, fc.Arbitrary<readonly EngineKind[]>>> =
 export interface Done {
   readonly trajectories: number;
   readonly calls: number;
+  readonly met: Readonly<Record<keyof typeof met, number>>;
 }
+
+/** What calls meet: how often it is in a journal. */
+const met = {
+  'clients that left': ({ calls }: Journal) => endings(calls, 'left'),
+  'clients that went on at the finish reason': ({ calls }: Journal) => endings(calls, 'raced'),
+  'generations whose engine was killed': ({ generated }: Journal) => generated.filter(({ isTorn }) => isTorn).length,
+  'aborted generations': ({ generated }: Journal) => generated.filter(({ finish }) => finish === 'abort').length,
+  'generations over a weight update': ({ generated }: Journal) =>
+    generated.filter(({ versions }) => new Set(versions).size > 1).length,
+};
+
+const kindsMet = Object.keys(met) as (keyof typeof met)[];
+
+const endings = (calls: Journal['calls'], ending: Ending): number =>
+  [...calls.values()].filter((call) => call.ending === ending).length;
 
 /** Runs plans until so many trajectories were compared; throws with the seed and the smallest plan that was found. */
 export async function runHardCases(
@@ -58,13 +74,15 @@ export async function runHardCases(
 ): Promise<Done> {
   const tokenizerPath = mkdtempSync(join(tmpdir(), 'turnout-exact-'));
   writeTokenizer(tokenizerPath);
-  const done = { trajectories: 0, calls: 0 };
+  const counts = Object.fromEntries(kindsMet.map((kind) => [kind, 0])) as Record<keyof typeof met, number>;
+  const done = { trajectories: 0, calls: 0, met: counts };
   const plans = planOf(kinds[plugin], faults, GROUPS);
   const compare = async (plan: Plan): Promise<void> => {
     const { journal, rows } = await runPlan(plan, { plugin, tokenizerPath });
     assert.deepEqual(problemsOf(journal, rows), []);
     done.trajectories += trajectoriesOf(plan);
     done.calls += journal.calls.size;
+    for (const kind of kindsMet) counts[kind] += met[kind](journal);
   };
   try {
     for (let round = 0; done.trajectories < trajectories; round++) {
