@@ -16,6 +16,8 @@ export class MortalFleet {
   /** What died with its engine, by the same. */
   readonly torn = new Map<string, Torn>();
   readonly engines: SimEngine[] = [];
+  /** Calls whose engine is to die: each rests in the middle until that happens. The first comes for sure. */
+  readonly doomed = new Set<string>();
   deaths = 0;
   #dying: Promise<void> = Promise.resolve();
 
@@ -39,7 +41,8 @@ export class MortalFleet {
       const { port, core } = this.engines[at]!;
       await this.engines[at]!.kill();
       this.deaths++;
-      for (const { id, prompt, output } of core.scheduler.running)
+      const { running, resting } = core.scheduler;
+      for (const { id, prompt, output } of [...running, ...resting])
         this.torn.set(callOf(id), { requestId: id, inputIds: [...prompt], outputIds: [...output] });
       const { kind, incrementalStreamingOutput } = core.options;
       this.engines[at] = await this.#engine({ kind, port, incrementalStreamingOutput });
@@ -49,7 +52,9 @@ export class MortalFleet {
 
   /** Kills the one that works for a request. */
   replaceServing(requestId: string): void {
-    const at = this.engines.findIndex(({ core }) => core.scheduler.running.some(({ id }) => callOf(id) === requestId));
+    const at = this.engines.findIndex(({ core }) =>
+      core.unfinished().some((one) => callOf(one.requestId) === requestId),
+    );
     if (at >= 0) void this.replace(at);
   }
 
@@ -71,6 +76,7 @@ export class MortalFleet {
       variedSampling: true,
       retokenizationDrift: true,
       meanOutputTokens: 12,
+      script: (requestId) => (this.doomed.has(callOf(requestId)) ? { ids: [], holdAt: 20 } : undefined),
       onFinished: (record) => this.log.set(callOf(record.requestId), record),
     });
   }

@@ -80,12 +80,13 @@ test(`${trajectoryCount} trajectories: text gives back the ids that were sampled
       const rid = `${name}.${seen.turns++}`;
       const mishap = random();
       // In the middle of an answer that would be long.
-      const dies = attempt === 0 && mishap < 0.004;
+      const dies = attempt === 0 && (mishap < 0.004 || (fleet.doomed.size === 0 && mishap > 0.1 && mishap < 0.7));
       const isStream = random() < 0.4 || dies;
       const length = dies
         ? { max_new_tokens: 80, ignore_eos: true }
         : { max_new_tokens: 1 + Math.floor(random() * 24) };
       const sampling_params = { ...length, temperature: 1 };
+      if (dies) fleet.doomed.add(rid);
       const body = { text, rid, stream: isStream, return_logprob: true, sampling_params };
       const asked = send(body, name, () => {
         if (dies) fleet.replaceServing(rid);
@@ -197,10 +198,10 @@ test(`${trajectoryCount} trajectories: text gives back the ids that were sampled
       assert.deepEqual(told(line, found.rollout_log_probs), told(line, logprobs));
     }
   }
-  // Every kind of mishap was among them.
-  // Of few trajectories some kinds may be missing.
-  if (trajectoryCount >= 2_000)
-    for (const [kind, count] of Object.entries({ ...seen, deaths: fleet.deaths })) assert.ok(count > 0, kind);
+  // Every kind of mishap was among them. Of few trajectories no answer may have been without a token.
+  const { retries, ...kinds } = { ...seen, deaths: fleet.deaths };
+  for (const [kind, count] of Object.entries(kinds)) assert.ok(count > 0, kind);
+  assert.ok(retries > 0 || trajectoryCount < 2_000);
   t.diagnostic(JSON.stringify({ ...seen, deaths: fleet.deaths, retrieved: retrieved.length }));
 });
 
