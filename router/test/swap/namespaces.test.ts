@@ -63,9 +63,10 @@ test('after the ledger was cleared no request finds what the weights of the star
     await (await post('/v1/completions', { prompt, max_tokens: 1 })).text();
     return log.at(-1)!;
   };
-  await ask();
+  const plain = await ask();
   await swap('v1');
   const { namespace } = await ask();
+  assert.notEqual(namespace, plain.namespace);
   const cleared = await fetch(`${router.url}/v1/accounts/a/deployments/d/ledger`, { method: 'DELETE' });
   assert.equal(cleared.status, 200);
   await swap('v2', { reset: 'none' });
@@ -73,12 +74,14 @@ test('after the ledger was cleared no request finds what the weights of the star
 });
 
 test('before the first reset, and without swaps, engines get no namespace', async (t) => {
-  const { post, swap, log } = await startSwapScene(t, ['vllm']);
+  const { post, swap, log, engines } = await startSwapScene(t, ['vllm']);
   const namespaces = async (): Promise<string> => {
     await post('/v1/completions', { prompt: 'a', max_tokens: 1 }, { [SESSION]: 's' });
     return log.at(-1)!.namespace;
   };
   const plain = await namespaces();
+  await fetch(`${engines[0]!.url}/v1/completions`, { method: 'POST', body: JSON.stringify({ prompt: 'a' }) });
+  assert.equal(plain, log.at(-1)!.namespace, 'that of a request without a router');
   await swap('v1', { reset: 'none' });
   assert.equal(await namespaces(), plain);
   await swap('v2', { reset: 'new_session' });
