@@ -61,7 +61,9 @@ test('with pairs samples without a routing key go to whole pairs, also where hal
   for (const { core } of engines) await core.pause('keep');
   const body = { base_model: 'sim', prompt: { chunks: [{ tokens: PROMPT }] }, sampling_params: { max_tokens: 2 } };
   for (let i = 0; i < 4; i++) await client.get('/asample', body);
-  await until('all are at engines', () => router.fleet.load(router.fleet.get(decode!)!) === 4, 10_000);
+  const load = (url: string | undefined): number => router.fleet.load(router.fleet.get(url!)!);
+  await until('all are at engines', () => load(decode) === 4, 10_000);
+  deepEqual([load(one), load(other)], [2, 2]);
   for (const { core } of engines) core.resume();
   await untilIdle(router);
 });
