@@ -64,9 +64,11 @@ const isRefused = (host: string, port: number): Promise<boolean> =>
     socket.on('error', () => resolve(true));
   });
 
-/** @returns the value of one line of a page of metrics, 0 where there is none. */
+/** @returns the value of one line of a page of metrics, 0 where there is none of a metric that the page declares. */
 export async function metricOf(metricsUrl: string, sample: string): Promise<number> {
   const text = await (await fetch(metricsUrl)).text();
+  const [name = ''] = /^\w+?(?=(?:_bucket|_sum|_count)?(?:\{|$))/.exec(sample) ?? [];
+  if (!text.includes(`# TYPE ${name} `)) throw new Error(`no metric ${name} in\n${text.slice(0, 2_000)}`);
   const line = text.split('\n').find((each) => each.startsWith(`${sample} `));
   return line === undefined ? 0 : Number(line.slice(sample.length + 1));
 }
