@@ -27,8 +27,8 @@ export const sglang: Engine = {
   },
   async readLoads(ask) {
     const loads = (await askJson(ask, '/v1/loads?include=core'))?.['loads'] ?? (await oldLoads(ask));
-    if (!Array.isArray(loads)) return null;
-    return loadsIn(loads).map((load) => ({
+    if (!Array.isArray(loads) || !loads.every(isObject)) return null;
+    return (loads as Load[]).map((load) => ({
       rank: load.dp_rank ?? 0,
       requests: (load.num_running_reqs ?? load.num_reqs ?? 0) + (load.num_waiting_reqs ?? 0),
       waiting: load.num_waiting_reqs ?? 0,
