@@ -1,4 +1,4 @@
-import { equal, ok } from 'node:assert/strict';
+import { deepEqual, equal, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { fleetOf } from '../../test/harness/policy.ts';
 import { until } from '../../test/harness/within.ts';
@@ -36,6 +36,33 @@ test('a check that began while its engine was paused and fails after it was resu
   checks[0]!(new NoAnswer());
   await until('it is checked again', () => checks.length === 2);
   ok(!worker.reasonNames().includes('unhealthy'), String(worker.reasonNames()));
+});
+
+test('a fault in a check is reported, and the next check comes', async (t) => {
+  let looks = 0;
+  const faults: string[] = [];
+  process.setUncaughtExceptionCaptureCallback((error) => faults.push(error.message));
+  t.after(() => process.setUncaughtExceptionCaptureCallback(null));
+  const versions = {
+    learned: () => {},
+    areServed: () => {
+      looks++;
+      return Promise.reject(new Error('a shape that nothing expects'));
+    },
+  };
+  const breakers = { passedCheck: () => {} };
+  startWatch(
+    t,
+    () => Promise.resolve({ status: 200, text: '{"version":"0.33.0"}' }),
+    {
+      breakers,
+      versions,
+      models: { isRead: () => true },
+    },
+    2,
+  );
+  await until('it is checked again', () => looks >= 3);
+  deepEqual([...new Set(faults)], ['a shape that nothing expects']);
 });
 
 test('a pause is no excuse for an engine that never passed a check', async (t) => {

@@ -2,6 +2,7 @@ import type { Asker } from '../engines/ask.ts';
 import type { EngineFacts, EngineSigns } from '../engines/engine.ts';
 import { engines, identify } from '../engines/engines.ts';
 import type { Random } from '../kit/rng.ts';
+import { throwLater } from '../kit/throw-later.ts';
 import type { Breakers } from './breakers.ts';
 import type { Fleet } from './fleet.ts';
 import type { FleetModels } from './fleet-models.ts';
@@ -168,23 +169,35 @@ export class HealthWatch {
   }
 
   async #check(): Promise<void> {
-    const { options, random, pauses, onEvent } = this.#parts;
+    const { options, random } = this.#parts;
     this.#timer = null;
     this.#isAsking = true;
-    this.#wasResumed = false;
     const [worker] = this.#all as [Worker];
     const asker = worker.asker(options.timeoutMs);
+    // A response that nothing expects ends this check, and never the checks.
+    const found = await this.#look(worker, asker).catch((error: unknown) => {
+      throwLater(error);
+      return 'fault' as const;
+    });
+    this.#isAsking = false;
+    if (this.#isOver) return;
+    if (found === 'void' || (found === 'well' && this.#isUnidentified)) return this.checkIn(0);
+    // Not awaited: its metrics may come slowly.
+    if (found === 'well') void this.#lookForRestart(worker, asker);
+    // Up to a tenth less, at random, so that checks that started together drift apart.
+    this.checkIn(this.#intervalMs * (1 - random() / 10));
+  }
+
+  /** @returns `void`: the engine was asked while it was paused */
+  async #look(worker: Worker, asker: Asker): Promise<'well' | 'unwell' | 'void'> {
+    const { options, pauses, onEvent } = this.#parts;
+    this.#wasResumed = false;
     const probe = new AnswerProbe(asker);
     const isInDoubt = this.#failures > 0 || this.#all.some((each) => this.#hangs.isInDoubt(each));
     const early = isInDoubt ? signsOf(worker, probe.ask) : null;
     const problem = await problemOf(probe.ask, options.path);
     const signs = early === null && problem === null ? null : await (early ?? signsOf(worker, probe.ask));
-    if (problem !== null && this.#wasResumed) {
-      // It was asked while it was paused.
-      this.#isAsking = false;
-      if (!this.#isOver) this.checkIn(0);
-      return;
-    }
+    if (problem !== null && this.#wasResumed) return 'void';
     if (signs?.isPaused === false) pauses.forget(worker.engineUrl);
     const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl) || worker.isInSwap;
     for (const each of this.#all) Object.assign(each, { problem, checkedAtMs: Date.now() });
@@ -200,13 +213,7 @@ export class HealthWatch {
         if (this.#workers.has(back) && !isQuarantined(back)) onEvent('readmitted', back, 'it makes tokens again');
       }
     }
-    this.#isAsking = false;
-    if (this.#isOver) return;
-    if (problem === null && this.#isUnidentified) return this.checkIn(0);
-    // Not awaited: its metrics may come slowly.
-    if (problem === null) void this.#lookForRestart(worker, asker);
-    // Up to a tenth less, at random, so that checks that started together drift apart.
-    this.checkIn(this.#intervalMs * (1 - random() / 10));
+    return problem === null ? 'well' : 'unwell';
   }
 
   /** A process that was replaced between two checks refused no connection of theirs. A start that was seen before is that of another one behind the URL. */
