@@ -105,7 +105,8 @@ export function rollout(context: PolicyContext): Policy {
         }
         request.isGuest = true;
       }
-      return cheapest.find(request, workers, isAny, nowMs())!.alone;
+      const among = request.isGuest ? tracker.guests.workersFor(request, workers) : workers;
+      return cheapest.find(request, among, isAny, nowMs())!.alone;
     },
     whyMoved(x, from, to) {
       const request = tracker.request(x);

@@ -8,6 +8,7 @@ import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { StateMap } from '../state.ts';
 import { Candidates } from './candidates.ts';
 import { FEW } from './cheapest.ts';
+import { Guests } from './guests.ts';
 import { LoadOrder } from './load-order.ts';
 import { roomTokens } from './residency.ts';
 import { RoomOrder } from './room-order.ts';
@@ -34,6 +35,7 @@ function answerTokensOf({ usage, answerReads, answerBytes }: PlacedRequest): num
 export class RolloutTracker {
   readonly workload = new Workload();
   readonly sessions = new OpenSessions();
+  readonly guests: Guests;
   readonly #context: PolicyContext;
   readonly #index: PrefixIndex;
   readonly #workerStates = new Map<Worker, WorkerState>();
@@ -57,6 +59,7 @@ export class RolloutTracker {
   constructor(context: PolicyContext) {
     this.#context = context;
     this.#listed = new ListedWorkers(context.fleet);
+    this.guests = new Guests(this.#listed);
     this.#index = new PrefixIndex(context.options.maxTreeSize);
     this.#state = context.state('rollout');
     this.#homes = new SavedHomes(context.state('rollout-sessions'));
@@ -142,7 +145,7 @@ export class RolloutTracker {
     request.readByMs = state.queueEndMs;
     state.sequences++;
     state.kvTokens += promptTokens + request.answerTokens / 2;
-    if (request.isGuest) state.guestTokens += promptTokens + request.answerTokens / 2;
+    if (request.isGuest) this.guests.began(state, promptTokens + request.answerTokens / 2);
     if (request.isFirstTurn) group.place(session ?? request, state);
     const isHome = session !== null && session.home === state;
     if (session !== null) {
@@ -177,7 +180,7 @@ export class RolloutTracker {
     // The prompt was read earlier than expected, and so will be the prompts after it.
     state.queueEndMs -= Math.max(0, request.readByMs - this.#context.nowMs());
     state.kvTokens -= request.promptTokens + request.answerTokens / 2;
-    if (request.isGuest) state.guestTokens -= request.promptTokens + request.answerTokens / 2;
+    if (request.isGuest) this.guests.ended(state, request.promptTokens + request.answerTokens / 2);
     this.#loadChanged(state);
     if (session === null) request.group.place(request, null);
     else {

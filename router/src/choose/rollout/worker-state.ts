@@ -110,7 +110,8 @@ export class WorkerState {
   residentTokens = 0;
   /** Called when those have changed; null: not needed. */
   onResidents: ((state: WorkerState) => void) | null = null;
-  /** Tokens of `kvTokens` that belong to guests: see `RolloutRequest.isGuest`. */
+  /** Guests of the requests in flight (see `RolloutRequest.isGuest`), and their part of `kvTokens`. */
+  guests = 0;
   guestTokens = 0;
 
   constructor(worker: Worker, fleet: Slowness) {
