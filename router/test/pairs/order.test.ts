@@ -5,7 +5,7 @@ import { STREAM_HEAD } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { chunk } from '../harness/message.ts';
 import { untilIdle } from '../harness/router.ts';
-import { until } from '../harness/within.ts';
+import { settled, until } from '../harness/within.ts';
 import { startPairs } from './scene.ts';
 
 for (const role of ['prefill', 'decode'] as const) {
@@ -140,6 +140,34 @@ test('an error event is not held back either: the prefill engine may wait for a 
   };
   const got = await send(t, router.url, post('/generate', { text: 'a', stream: true, return_logprob: true }));
   deepEqual([got.status, got.text], [200, event]);
+  await untilIdle(router);
+});
+
+test('the response of the prefill engine changes nothing of an error that the client already gets', async (t) => {
+  const plugin = { name: 'same', responseEvent: (_x: unknown, event: Buffer) => event };
+  const { world, router } = await startPairs(t, [1, 1], { disableRetries: true }, { plugins: [plugin] });
+  const engines = [...world.prefill, ...world.decode];
+  for (const half of engines) half.instead = () => 'nothing';
+  const client = await connectClient(t, router.url);
+  client.write(post('/generate', { text: 'a', stream: true, return_logprob: true }));
+  await until('both have it', () => engines.every(({ seen }) => seen.length === 1));
+  const [prefill, decode] = engines.map(({ seen }) => seen[0]!.request.connection);
+  // A response of this size is read on another thread, which is started for it.
+  const lists = `{"meta_info":{"input_token_logprobs":["${'1'.repeat(500_000)}"]}}`;
+  prefill!.write(STREAM_HEAD + chunk(`data: ${lists}\n\n`));
+  const worker = router.fleet.get(world.prefill[0]!.engine.url)!;
+  await settled('what the router has read of it', () => worker.lastReadMs);
+  prefill!.write('0\r\n\r\n');
+  const event = 'data: {"error":{"message":"no memory","code":400}}\n\n';
+  decode!.write(STREAM_HEAD + chunk(event));
+  await client.read(chunk(event));
+  for (const half of engines) half.instead = () => null;
+  world.says = () => lists;
+  const next = await send(t, router.url, post('/generate', { text: 'b', return_logprob: true }));
+  equal(next.status, 200, 'the thread has read both responses');
+  const rest = `${chunk('data: [DONE]\n\n')}0\r\n\r\n`;
+  decode!.write(rest);
+  equal(await client.read('0\r\n\r\n'), rest);
   await untilIdle(router);
 });
 

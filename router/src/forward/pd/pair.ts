@@ -223,6 +223,8 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
 
   #handOver(prefill: Attempt, handover: Handover | null, detail = 'nothing for the decode engine in its answer'): void {
     if (this.isOver) return;
+    // The client already gets the decode engine's error, which waits for nothing.
+    if (this.#plan!.read !== null && this.#decode.hasAnswer) return;
     if (this.#plan!.read !== null && handover === null) {
       this.abort();
       this.#parts.listener.ended(prefill, { kind: 'failed', failure: 'no_handover', detail });
