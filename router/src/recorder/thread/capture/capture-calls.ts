@@ -197,7 +197,10 @@ export function captureCalls(
         else if (model === '') await restore.session(ask.tenant, ask.session);
         const tree = treeFor(forest, ask.tenant, model);
         if (ask.session !== '') await restore.wanted(tree, ask.tenant, ask.session);
-        const found = await wanted().tokensOf(tree, ask.text, ask.session).catch(refusalOf);
+        const found = await wanted()
+          .tokensOf(tree, ask.text, ask.session)
+          .catch(refusalOf)
+          .finally(() => forest.trim());
         if ('code' in found) return found;
         return textTokensJson(found, ask);
       },

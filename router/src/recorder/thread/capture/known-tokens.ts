@@ -115,7 +115,14 @@ export class KnownTokens {
     await this.restore.wanted(tree, tenant, session);
     const root = this.forest.root(tree);
     const asking: Asking = { root, session, known: this.forest.sessionIfAny(root, session), isInexact: isEarly };
-    return typeof prompt === 'string' ? this.#openText(asking, prompt, addSpecial) : this.#openIds(asking, prompt);
+    try {
+      return await (typeof prompt === 'string'
+        ? this.#openText(asking, prompt, addSpecial)
+        : this.#openIds(asking, prompt));
+    } finally {
+      // Also if the prompt is refused: the turns of its session were loaded.
+      this.forest.trim();
+    }
   }
 
   async #openText(asking: Asking, text: string, addSpecial: boolean): Promise<OpenPrompt> {
@@ -173,7 +180,6 @@ export class KnownTokens {
     forest.markPrompt(end, continued?.keeps ?? 0);
     const held = end.node.hold(end.at);
     release(place);
-    forest.trim();
     let drift: Drift | null = isInexact ? { kind: 'text', at: known } : null;
     if (isLost) drift = { kind: 'lost', at: continued?.keeps ?? 0 };
     return { end: held, tokens, continued, isText, drift };
@@ -225,7 +231,7 @@ export class KnownTokens {
     return turn;
   }
 
-  /** The tokens of a text: sampled ones where known, with the token that stopped the last turn. */
+  /** The tokens of a text: sampled ones where known, with the token that stopped the last turn. The caller trims the trees. */
   async tokensOf(tree: string, text: string, session: string): Promise<TextTokens> {
     const root = this.forest.rootIfAny(tree) ?? new TreeNode();
     const own = this.forest.sessionIfAny(root, session);
@@ -237,7 +243,6 @@ export class KnownTokens {
     const continued = isLost && nearest?.end.owner !== own ? null : nearest;
     const known = lineTo(place, continued);
     release(place);
-    this.forest.trim();
     // Only here, because it needs an encoding: the caller trains on these tokens. Without known ones it was just done.
     const again = known.ids.length === 0 ? rest : await this.tokenizer.encode(text, true);
     if (!again.every((id, i) => id === (known.ids[i] ?? rest[i - known.ids.length]))) this.counts.retokenized++;

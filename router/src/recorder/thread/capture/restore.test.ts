@@ -133,6 +133,19 @@ test('a session whose own turns do not fit into memory goes on exactly, from its
   assert.ok(evictedNodes > 30 && bytes <= maxBytes, `${evictedNodes} nodes, ${bytes} bytes`);
 });
 
+for (const asks of ['prompt', 'retrieve'] as const) {
+  test(`what a session is given back for a text that is refused (${asks}) is no more than fits`, async () => {
+    const maxBytes = 20_000;
+    const scene = await CaptureScene.start({ tokenizerPath, maxBytes });
+    for (let n = 0; n < 30; n++) await scene.ask({ session: 'a', prompt: `${n} ${PROMPT}`, said: call(-1 - n) });
+    const text = 'of '.repeat(2_000_000);
+    if (asks === 'prompt') await assert.rejects(scene.ask({ session: 'a', prompt: text, said: call(-40) }), /at most/);
+    else await assert.rejects(scene.retrieve(text, 'a'), /at most/);
+    const { bytes, restored } = scene.captured.calls.captureStats();
+    assert.ok(restored > 0 && bytes <= maxBytes, `${restored} turns, ${bytes} bytes`);
+  });
+}
+
 test('a session whose turns are neither in memory nor in the store is flagged, and continues no turn of another one', async () => {
   const scene = await CaptureScene.start({ tokenizerPath, maxBytes: 400_000 });
   for (const session of ['a', 'b']) await scene.ask({ session, prompt: PROMPT, said: call(-1) });
