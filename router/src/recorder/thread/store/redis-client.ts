@@ -80,22 +80,7 @@ export async function connectRedis(
   client.on('connect', () => (greeting = setTimeout(renew, answerTimeoutMs).unref()));
   for (const event of ['ready', 'error', 'end']) client.on(event, () => clearTimeout(greeting));
   let readyMs = 0;
-  /** The connections of before, as the server knows them. */
-  const known = new Set<readonly string[]>();
-  let begun: Promise<unknown> = Promise.resolve();
-  // What was sent on a connection that was given up may still be on its way, and would undo what is written from now on.
-  const begin = async (): Promise<void> => {
-    for (const one of known) {
-      await client.sendCommand(['CLIENT', 'KILL', ...one]);
-      known.delete(one);
-    }
-    known.add(filterIn(await client.sendCommand<Buffer>(['CLIENT', 'INFO'])));
-  };
-  client.on('ready', () => {
-    readyMs = performance.now();
-    // An older server, or one that does not allow it, does without.
-    if (!mustAnswer) begun = begin().catch(() => {});
-  });
+  client.on('ready', () => (readyMs = performance.now()));
   const connected = client.connect();
   if (mustAnswer) {
     await connected.catch((error: unknown) => {
@@ -112,23 +97,17 @@ export async function connectRedis(
       throw isOfCommand || error instanceof MultiErrorReply ? error : new StoreAway(error.message, { cause: error });
     });
   return {
-    send: (command) => answered(begun.then(() => client.sendCommand(command))),
+    send: (command) => answered(client.sendCommand(command)),
     async transaction(commands) {
       const multi = client.multi();
       for (const command of commands) multi.sendCommand(command);
-      await answered(begun.then(() => multi.exec()));
+      await answered(multi.exec());
     },
     close() {
       isClosed = true;
       client.destroy();
     },
   };
-}
-
-/** Of CLIENT INFO what CLIENT KILL finds this connection by, and no other one, whatever server has the name later. */
-function filterIn(info: Buffer): readonly string[] {
-  const [, id = '', addr = ''] = /^id=(\d+) addr=(\S+)/.exec(info.toString()) ?? [];
-  return ['ID', id, 'ADDR', addr];
 }
 
 /** Errors of several addresses (`localhost`) have no message, only inner errors. */
