@@ -57,6 +57,15 @@ export async function startRespServer(t: TestContext): Promise<RespServer> {
     return command(args[0]!, ...args.slice(1));
   };
   const sockets = new Set<Socket>();
+  const nameOf = ({ remotePort }: Socket): string => `ID ${remotePort} ADDR 127.0.0.1:${remotePort}`;
+  /** CLIENT INFO, and CLIENT KILL ID n ADDR a. */
+  const client = (socket: Socket, [, act, ...rest]: readonly string[]): Reply => {
+    if (act === 'INFO') return `id=${socket.remotePort} addr=127.0.0.1:${socket.remotePort} laddr=127.0.0.1:6379`;
+    if (act !== 'KILL') return new Error('ERR unknown subcommand');
+    const killed = [...sockets].filter((each) => nameOf(each) === rest.join(' '));
+    for (const each of killed) each.destroy();
+    return killed.length;
+  };
   const made: Pick<RespServer, 'refuses'> = { refuses: () => null };
   const server = createServer((socket) => {
     sockets.add(socket);
@@ -84,7 +93,8 @@ export async function startRespServer(t: TestContext): Promise<RespServer> {
         } else if (refusal !== null) {
           isAborted = true;
           write(socket, new Error(refusal));
-        } else if (queue !== null) {
+        } else if (name === 'CLIENT') write(socket, client(socket, read.words));
+        else if (queue !== null) {
           queue.push(read.words);
           socket.write('+QUEUED\r\n');
         } else write(socket, run(read.words));

@@ -45,6 +45,28 @@ test('a connection that has become silent is replaced, also while it begins', as
   assert.equal(links.length, 4);
 });
 
+test('what was sent on a connection that was given up has no effect when it arrives later', async (t) => {
+  const { url, links } = await relayedServer(t, () => false);
+  const link = await connectRedis(url, false, undefined, 500);
+  t.after(() => link.close());
+  const write = (value: string) => link.transaction([['HSET', 'key', 'field', value]]);
+  await write('first');
+  const [client, server] = links[0]! as [Socket, Socket];
+  client.unpipe().pause();
+  server.pause();
+  await assert.rejects(write('early'), StoreAway);
+  await until('it is written', () =>
+    write('late').then(
+      () => true,
+      () => false,
+    ),
+  );
+  const closed = once(client, 'close');
+  client.pipe(server);
+  await closed;
+  assert.equal(String(await link.send(['HGET', 'key', 'field'])), 'late');
+});
+
 test('a server that a failover has made a replica is left for the one that its name leads to now', async (t) => {
   const { url, primary } = await relayedServer(t, () => false);
   const link = await connectRedis(url, false);

@@ -80,7 +80,25 @@ export async function connectRedis(
   client.on('connect', () => (greeting = setTimeout(renew, answerTimeoutMs).unref()));
   for (const event of ['ready', 'error', 'end']) client.on(event, () => clearTimeout(greeting));
   let readyMs = 0;
-  client.on('ready', () => (readyMs = performance.now()));
+  /** The connections of before, as the server knows them. */
+  const known = new Set<readonly string[]>();
+  /** What comes before the first command of a connection; null: there is no connection, or it is not ready. */
+  let begun: Promise<unknown> | null = null;
+  // What was sent on a connection that was given up may still be on its way, and would undo what is written from now on.
+  const begin = async (): Promise<void> => {
+    for (const one of known) {
+      await client.sendCommand(['CLIENT', 'KILL', ...one]);
+      known.delete(one);
+    }
+    known.add(filterIn(await client.sendCommand<Buffer>(['CLIENT', 'INFO'])));
+  };
+  // The client takes commands a moment before it says that it is ready.
+  client.on('connect', () => (begun = null));
+  client.on('ready', () => {
+    readyMs = performance.now();
+    // An older server, or one that does not allow it, does without.
+    begun = mustAnswer ? Promise.resolve() : begin().catch(() => {});
+  });
   const connected = client.connect();
   if (mustAnswer) {
     await connected.catch((error: unknown) => {
@@ -96,18 +114,26 @@ export async function connectRedis(
       const isOfCommand = error instanceof ErrorReply && OF_COMMAND.test(error.message);
       throw isOfCommand || error instanceof MultiErrorReply ? error : new StoreAway(error.message, { cause: error });
     });
+  const onceBegun = <T>(send: () => Promise<T>): Promise<T> =>
+    answered(begun === null ? Promise.reject(new Error('the connection is not ready')) : begun.then(send));
   return {
-    send: (command) => answered(client.sendCommand(command)),
+    send: (command) => onceBegun(() => client.sendCommand(command)),
     async transaction(commands) {
       const multi = client.multi();
       for (const command of commands) multi.sendCommand(command);
-      await answered(multi.exec());
+      await onceBegun(() => multi.exec());
     },
     close() {
       isClosed = true;
       client.destroy();
     },
   };
+}
+
+/** Of CLIENT INFO what CLIENT KILL finds this connection by, and no other one, whatever server has the name later. */
+function filterIn(info: Buffer): readonly string[] {
+  const [, id = '', addr = ''] = /^id=(\d+) addr=(\S+)/.exec(info.toString()) ?? [];
+  return ['ID', id, 'ADDR', addr];
 }
 
 /** Errors of several addresses (`localhost`) have no message, only inner errors. */
