@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { startRespServer } from '../../../../test/harness/resp-server.ts';
 import { until } from '../../../../test/harness/within.ts';
-import { connectRedis } from './redis-client.ts';
+import { RENEW_MS, connectRedis } from './redis-client.ts';
 import { StoreAway } from './store.ts';
 
 /** A Redis behind a relay. @param isSilent whether a new connection gets no answer, by its number from 1 on */
@@ -46,7 +47,7 @@ test('a connection that has become silent is replaced, also while it begins', as
 });
 
 test('what was sent on a connection that was given up has no effect when it arrives later', async (t) => {
-  const { url, links } = await relayedServer(t, () => false);
+  const { url, links, primary } = await relayedServer(t, () => false);
   const link = await connectRedis(url, false, undefined, 500);
   t.after(() => link.close());
   const write = (value: string) => link.transaction([['HSET', 'key', 'field', value]]);
@@ -55,12 +56,21 @@ test('what was sent on a connection that was given up has no effect when it arri
   client.unpipe().pause();
   server.pause();
   await assert.rejects(write('early'), StoreAway);
+  const sent: string[] = [];
+  primary.now.refuses = (words) => {
+    sent.push(words.join(' '));
+    return null;
+  };
+  // The first try comes just when the client begins to connect: it keeps transactions until then, and sends them first.
+  await delay(RENEW_MS);
   await until('it is written', () =>
     write('late').then(
       () => true,
       () => false,
     ),
   );
+  const at = (begin: string): number => sent.findIndex((words) => words.startsWith(begin));
+  assert.ok(at('CLIENT KILL') >= 0 && at('CLIENT KILL') < at('MULTI'), sent.join('; '));
   const closed = once(client, 'close');
   client.pipe(server);
   await closed;

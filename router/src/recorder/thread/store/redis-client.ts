@@ -18,7 +18,8 @@ type Package = typeof import('@redis/client');
 
 /** A slower server counts as unreachable: turns wait in `TurnWriter`, which bounds them, and the next connection may reach another server. */
 const ANSWER_TIMEOUT_MS = 10_000;
-const RENEW_MS = 100;
+/** The time from giving up a connection to the next one. */
+export const RENEW_MS = 100;
 /** Replies about the command itself. Others, as OOM, LOADING or READONLY, are about the server. */
 const OF_COMMAND = /^(ERR|WRONGTYPE)\b/;
 /** A failover has made the server a replica. It may leave its connections open; the name of the primary leads to another server now. */
@@ -67,9 +68,16 @@ export async function connectRedis(
   // Without a listener a lost connection would end the thread. The next write reports it.
   client.on('error', () => {});
   let isClosed = false;
+  /**
+   * What comes before the first command of a connection; null: there is no connection, or it is not ready. Then the client refuses commands, but
+   * while it connects it keeps transactions (@redis/client 6.3.1), and would send them before what comes first.
+   */
+  let begun: Promise<unknown> | null = null;
+  for (const event of ['error', 'reconnecting', 'end']) client.on(event, () => (begun = null));
   // A connection to a host that has vanished is not closed for many minutes. Its other commands fail now.
   const renew = (): void => {
     if (isClosed) return;
+    begun = null;
     client.destroy();
     if (mustAnswer) return;
     // What it was doing has to end first.
@@ -82,8 +90,6 @@ export async function connectRedis(
   let readyMs = 0;
   /** The connections of before, as the server knows them. */
   const known = new Set<readonly string[]>();
-  /** What comes before the first command of a connection; null: there is no connection, or it is not ready. */
-  let begun: Promise<unknown> | null = null;
   // What was sent on a connection that was given up may still be on its way, and would undo what is written from now on.
   const begin = async (): Promise<void> => {
     for (const one of known) {
@@ -92,8 +98,6 @@ export async function connectRedis(
     }
     known.add(filterIn(await client.sendCommand<Buffer>(['CLIENT', 'INFO'])));
   };
-  // The client takes commands a moment before it says that it is ready.
-  client.on('connect', () => (begun = null));
   client.on('ready', () => {
     readyMs = performance.now();
     // An older server, or one that does not allow it, does without.
@@ -114,8 +118,11 @@ export async function connectRedis(
       const isOfCommand = error instanceof ErrorReply && OF_COMMAND.test(error.message);
       throw isOfCommand || error instanceof MultiErrorReply ? error : new StoreAway(error.message, { cause: error });
     });
-  const onceBegun = <T>(send: () => Promise<T>): Promise<T> =>
-    answered(begun === null ? Promise.reject(new Error('the connection is not ready')) : begun.then(send));
+  const onceBegun = <T>(send: () => Promise<T>): Promise<T> => {
+    const before = begun;
+    const notReady = () => Promise.reject(new Error('the connection is not ready'));
+    return answered(before === null ? notReady() : before.then(() => (begun === before ? send() : notReady())));
+  };
   return {
     send: (command) => onceBegun(() => client.sendCommand(command)),
     async transaction(commands) {
