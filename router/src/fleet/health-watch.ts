@@ -44,7 +44,7 @@ export interface WeightCheck {
   restarted(worker: Worker): void;
 }
 
-/** How many processes behind one URL are told apart. */
+/** The number of processes behind one URL that are distinguished. */
 const MAX_STARTS = 64;
 
 const REFUSED = 'ECONNREFUSED';

@@ -64,7 +64,7 @@ const isRefused = (host: string, port: number): Promise<boolean> =>
     socket.on('error', () => resolve(true));
   });
 
-/** @returns the value of one line of a page of metrics, 0 where there is none of a metric that the page declares. */
+/** @returns the value of the line with this name and these labels; 0 if the page declares the metric and has no such line */
 export async function metricOf(metricsUrl: string, sample: string): Promise<number> {
   const text = await (await fetch(metricsUrl)).text();
   const [name = ''] = /^\w+?(?=(?:_bucket|_sum|_count)?(?:\{|$))/.exec(sample) ?? [];

@@ -44,7 +44,7 @@ export const controls: Question[] = [
   post('/collective_rpc', vllm, { method: 'reload_weights', kwargs: { weights_path: folderOf('dense') } }),
   post('/collective_rpc', vllm, { method: 'no_such_method' }),
   post('/v1/load_lora_adapter', vllm, { lora_name: 'adapter' }),
-  post('/v1/unload_lora_adapter', vllm, { lora_name: 'nobody' }),
+  post('/v1/unload_lora_adapter', vllm, { lora_name: 'unknown' }),
 
   get('/ready', sglang),
   get('/health_generate', sglang),
@@ -58,7 +58,7 @@ export const controls: Question[] = [
   post('/continue_generation', sglang, {}),
   post('/pause_generation', sglang, { mode: 'sideways' }),
   post('/load_lora_adapter', sglang, { lora_name: 'adapter', lora_path: '/nowhere' }),
-  post('/unload_lora_adapter', sglang, { lora_name: 'nobody' }),
+  post('/unload_lora_adapter', sglang, { lora_name: 'unknown' }),
   post('/flush_cache', sglang),
   get('/flush_cache', sglang),
   post('/update_weight_version', sglang, { new_version: 'step-1', abort_all_requests: false }),
