@@ -94,7 +94,7 @@ Mean ± deviation over the seeds ${seedsText()}. Every time is one of the simula
 virtual clock: the machine has no part in it. ${Object.keys(shipped).join(', ')} are the shipped
 policy itself: after an earlier batch (a stream has none), in a first batch, without signals of sessions' ends, without letting
 sessions wait, and with waits of up to 1,800 s instead of 60 s. The others are peers' policies, modelled from their documentation and sources; thunder_agent with its defaults, with
-its option for decay, and as its documentation describes it. How far running routers and engines agree with the simulation:
+its option for decay, as its documentation describes it, and with waits of up to 60 s, which it has no option for. How far running routers and engines agree with the simulation:
 [bench/rollout/report.md](../rollout/report.md). To repeat:
 \`npm run bench -- policies --jobs 2\`.`;
 }

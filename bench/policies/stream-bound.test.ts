@@ -62,6 +62,21 @@ test('little memory: a context is kept if to compute it again costs more', () =>
   close(memory, (3600 * (32 - Math.sqrt(32 ** 2 - 8 * 32.375))) / 64.75);
 });
 
+test('the longest session and the 95th percentile, of the tool calls alone', () => {
+  const one = trace(1);
+  let made = 0;
+  const clients = () => ({
+    ended: () => {
+      made += 1;
+      const seconds = made % 1000 === 0 ? 50 : 10;
+      return [
+        { ...one.sessions[0]!, turns: one.sessions[0]!.turns.map((turn) => ({ ...turn, delaySeconds: seconds })) },
+      ];
+    },
+  });
+  assert.equal(streamBound({ ...one, stream: { ...one.stream!, clients } }, 1, engine).toolsMaxToP95, 5);
+});
+
 test('no policy beats the bound, and the slots stay full', () => {
   const engineCount = 2;
   const whole = streams['stream-2x']!(1);

@@ -1,4 +1,5 @@
 import { prefillTime, type EngineOptions } from './engine-options.ts';
+import { quantiles } from './quantiles.ts';
 import type { Session, Stream, Trace } from './workload.ts';
 
 /**
@@ -12,6 +13,8 @@ export interface StreamBound {
   readonly slots: number;
   /** As many decode at a time as fit into the memory beside the contexts that are kept during tool calls. */
   readonly memory: number;
+  /** Longest session ÷ 95th percentile with engines that take no time: what the tool calls alone make of it. */
+  readonly toolsMaxToP95: number;
 }
 
 /** Sessions of a stream from which its bound is computed. */
@@ -81,7 +84,8 @@ class Turns {
 }
 
 export function streamBound({ sessions, stream }: Trace, engines: number, engine: EngineOptions): StreamBound {
-  const turns = new Turns(laterSessions(sessions, stream!), engine);
+  const later = laterSessions(sessions, stream!);
+  const turns = new Turns(later, engine);
   const { count, outputTokens } = turns;
   const bySlots = (rate: number): number => stream!.slots / engines - (rate * turns.delaySeconds) / count;
   const meanContext = turns.outputContext / outputTokens;
@@ -97,11 +101,18 @@ export function streamBound({ sessions, stream }: Trace, engines: number, engine
     );
     return 3600 * engines * Math.max(...rates);
   };
+  const tools = quantiles(later.map(toolSecondsOf));
   return {
     turnsPerHour: best((rate, kept) => Math.min(bySlots(rate), byMemory(rate, kept))),
     slots: best(bySlots),
     memory: best(byMemory),
+    toolsMaxToP95: tools.max / tools.p95,
   };
+}
+
+/** Seconds of all tool calls of a session. */
+function toolSecondsOf({ turns }: Session): number {
+  return turns.slice(0, -1).reduce((sum, { delaySeconds }) => sum + delaySeconds, 0);
 }
 
 /** @param busy share of an engine's time that turns at this rate take; rises with the rate */

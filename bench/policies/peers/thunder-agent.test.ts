@@ -4,9 +4,7 @@ import { BlockChain } from '../block-hashes.ts';
 import { defaultEngine } from '../engine-options.ts';
 import type { PolicyHost } from '../policy.ts';
 import type { Request } from '../workload.ts';
-import { ThunderAgent, type ThunderAgentOptions } from './thunder-agent.ts';
-
-const asShipped: ThunderAgentOptions = { hasDecay: false, isAsDocumented: false };
+import { ThunderAgent, thunderAgentDefaults as asShipped } from './thunder-agent.ts';
 
 /** A policy on engines of 10,000 tokens, whose time and requests a test moves by hand. */
 class Bench {
@@ -198,11 +196,18 @@ test('as documented, what running requests share counts once', () => {
   }
 });
 
-test('after 1,800 s a session is resumed whatever the room', () => {
-  const bench = new Bench(1);
-  bench.turn('a', 9000);
-  bench.ask('b', 5000);
-  bench.clock.now = 1795;
-  bench.tick();
-  assert.deepEqual(bench.sent, ['b@0']);
+test('a session is resumed whatever the room before it has waited for longer than the longest wait', () => {
+  for (const longestWait of [1800, 60]) {
+    const bench = new Bench(1, { ...asShipped, longestWait });
+    bench.turn('a', 9000);
+    bench.clock.now = 2;
+    bench.ask('b', 5000);
+    bench.clock.now = 0;
+    while (bench.clock.now < longestWait - 5) {
+      bench.tick();
+      assert.deepEqual(bench.sent, []);
+    }
+    bench.tick();
+    assert.deepEqual(bench.sent, ['b@0'], `at ${bench.clock.now} s`);
+  }
 });

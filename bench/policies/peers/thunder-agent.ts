@@ -1,5 +1,5 @@
 // ThunderAgent (HaoKang-Timmy/ThunderAgent, February 2026): pauses and resumes whole sessions ("programs").
-import type { PolicyHost } from '../policy.ts';
+import type { PolicyHost, SimPolicyFactory } from '../policy.ts';
 import type { Request } from '../workload.ts';
 import { RouterPolicy } from './router-view.ts';
 
@@ -11,14 +11,14 @@ export interface ThunderAgentOptions {
    * a pause counts as gone. In the code the first is never updated and the second is never read.
    */
   readonly isAsDocumented: boolean;
+  /** Seconds after which a wait ends; in its code 1,800. */
+  readonly longestWait: number;
 }
 
 /** Seconds between two runs of the scheduler. */
 const interval = 5;
 /** Tokens kept free per program. */
 const buffer = 100;
-/** A wait ends after this many seconds. */
-const longestWait = 1800;
 const charsPerToken = 4;
 const firstCharsPerToken = 5;
 
@@ -111,8 +111,9 @@ export class ThunderAgent extends RouterPolicy {
     this.#resumeAll();
     for (const backend of this.alive) this.#pauseUntilSafe(backend);
     for (const program of this.#queue) {
-      const waits = program.waiting !== null && this.host.now - program.waiting.arrivedAt >= longestWait;
-      if (waits)
+      // It would wait for too long at the next run.
+      const isDue = program.waiting !== null && this.#nextRun - program.waiting.arrivedAt > this.#options.longestWait;
+      if (isDue)
         this.#resume(
           program,
           this.lowest((engine) => this.#at(engine).length),
@@ -249,8 +250,16 @@ export class ThunderAgent extends RouterPolicy {
   }
 }
 
+export const thunderAgentDefaults: ThunderAgentOptions = { hasDecay: false, isAsDocumented: false, longestWait: 1800 };
+
+const thunderAgent =
+  (options: Partial<ThunderAgentOptions>): SimPolicyFactory =>
+  (host) =>
+    new ThunderAgent(host, { ...thunderAgentDefaults, ...options });
+
 export const thunderAgentPolicies = {
-  thunder_agent: (host: PolicyHost) => new ThunderAgent(host, { hasDecay: false, isAsDocumented: false }),
-  thunder_agent_decay: (host: PolicyHost) => new ThunderAgent(host, { hasDecay: true, isAsDocumented: false }),
-  thunder_agent_documented: (host: PolicyHost) => new ThunderAgent(host, { hasDecay: false, isAsDocumented: true }),
+  thunder_agent: thunderAgent({}),
+  thunder_agent_decay: thunderAgent({ hasDecay: true }),
+  thunder_agent_documented: thunderAgent({ isAsDocumented: true }),
+  thunder_agent_60s: thunderAgent({ longestWait: 60 }),
 };
