@@ -149,14 +149,20 @@ for (const kind of ['vllm', 'sglang'] as const) {
     await delay(100);
     await restart();
     await delay(50);
-    await until('it serves again', serves);
     const chat = { messages: [{ role: 'user', content: 'Go on' }], max_tokens: 8, stream: true };
-    const asked = post('/v1/chat/completions', chat, { 'x-session-id': 'over' }).then((response) => response.text());
+    let response: Response;
+    await until('it serves again', async () => {
+      response = await post('/v1/chat/completions', chat, { 'x-session-id': 'over' });
+      // The router may notice the restart only now.
+      if (response.status === 503) await response.text();
+      return response.status !== 503;
+    });
+    assert.equal(response!.status, 200);
     await isHeld.promise;
     const served = engine!.core.weightVersion;
     await swap('step-5');
     engine!.core.release(() => true);
-    await asked;
+    await response!.text();
     assert.equal(served, 'step-4', 'it serves when it has loaded them');
     await untilIdle(router);
     assert.ok((await checkRecord(scene)) > 0);
