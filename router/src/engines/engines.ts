@@ -7,7 +7,32 @@ import { vllm } from './vllm.ts';
 /** All kinds of engines. */
 export const engines: Readonly<Record<EngineKind, Engine>> = { sglang, vllm, openai };
 
-/** Finds the kind of an engine. `openai` accepts every engine, so it comes last. */
+/** A question that decides the kind of an engine has no answer: the message says which one. */
+export class Unidentified extends Error {}
+
+/** Statuses of servers that can't answer now. */
+const AWAY: ReadonlySet<number> = new Set([502, 503, 504]);
+
+/**
+ * Finds the kind of an engine. `openai` accepts every engine, so it comes last, and rejects with `Unidentified` if the others did not all
+ * answer: an engine of another kind that ended or stalled meanwhile would count as `openai` from then on.
+ */
 export async function identify(ask: Asker): Promise<EngineFacts> {
-  return (await sglang.read(ask)) ?? (await vllm.read(ask)) ?? (await openai.read(ask))!;
+  let problem: string | null = null;
+  const asking: Asker = async (path) => {
+    try {
+      const reply = await ask(path);
+      if (AWAY.has(reply.status)) problem ??= `${path} answered ${reply.status}`;
+      return reply;
+    } catch (error) {
+      problem ??= `${path}: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`;
+      throw error;
+    }
+  };
+  for (const engine of [sglang, vllm]) {
+    const facts = await engine.read(asking);
+    if (facts !== null) return facts;
+    if (problem !== null) throw new Unidentified(problem);
+  }
+  return (await openai.read(ask))!;
 }

@@ -65,6 +65,31 @@ test('a fault in a check is reported, and the next check comes', async (t) => {
   deepEqual([...new Set(faults)], ['a shape that nothing expects']);
 });
 
+test('an engine that ends before it has said what it is has failed its check, and is asked again', async (t) => {
+  const none = (): void => {};
+  let asked = 0;
+  const { worker } = startWatch(
+    t,
+    (path) => {
+      if (path === '/health') return Promise.resolve({ status: 200, text: '' });
+      if (path !== '/version') return Promise.resolve({ status: 404, text: '' });
+      if (++asked > 2) return Promise.resolve({ status: 200, text: '{"version":"0.33.0"}' });
+      equal(worker.engine, null);
+      return Promise.reject(Object.assign(new Error(), { code: 'ECONNRESET' }));
+    },
+    {
+      breakers: { passedCheck: none, readmitted: none },
+      models: { isRead: () => true },
+      versions: { learned: none, areServed: () => Promise.resolve(true) },
+    },
+    2,
+  );
+  await until('it is out', () => worker.reasonNames().includes('unhealthy'));
+  equal(worker.problem, '/version: ECONNRESET');
+  await until('it serves', () => worker.reasonNames().length === 0);
+  deepEqual([worker.engine, worker.problem], ['vllm', null]);
+});
+
 test('a pause is no excuse for an engine that never passed a check', async (t) => {
   const { worker, pauses } = startWatch(t, () => Promise.resolve({ status: 503, text: '' }));
   pauses.begin('http://a:1', '/pause_generation')(true);

@@ -1,6 +1,6 @@
 import type { Asker } from '../engines/ask.ts';
 import type { EngineFacts, EngineSigns } from '../engines/engine.ts';
-import { engines, identify } from '../engines/engines.ts';
+import { Unidentified, engines, identify } from '../engines/engines.ts';
 import type { Random } from '../kit/rng.ts';
 import { throwLater } from '../kit/throw-later.ts';
 import type { Breakers } from './breakers.ts';
@@ -195,8 +195,9 @@ export class HealthWatch {
     const probe = new AnswerProbe(asker);
     const isInDoubt = this.#failures > 0 || this.#all.some((each) => this.#hangs.isInDoubt(each));
     const early = isInDoubt ? signsOf(worker, probe.ask) : null;
-    const problem = await problemOf(probe.ask, options.path);
-    const signs = early === null && problem === null ? null : await (early ?? signsOf(worker, probe.ask));
+    const failed = await problemOf(probe.ask, options.path);
+    const signs = early === null && failed === null ? null : await (early ?? signsOf(worker, probe.ask));
+    const problem = failed ?? (await this.#identify(asker));
     if (problem !== null && this.#wasResumed) return 'void';
     if (signs?.isPaused === false) pauses.forget(worker.engineUrl);
     const isPaused = signs?.isPaused === true || pauses.isPaused(worker.engineUrl) || worker.isInSwap;
@@ -204,7 +205,7 @@ export class HealthWatch {
     // A paused engine that answers with an error is not broken, but not healthy either. A refused connection is a failure also then: the
     // process of the engine is gone. An engine that never passed a check may be loading: it is not known to work after the pause.
     const isExcused = isPaused && probe.hasAnswer && problem !== REFUSED && this.#all.some(({ isProven }) => isProven);
-    if (problem === null) await this.#passed(asker);
+    if (problem === null) await this.#passed();
     else if (!isExcused) this.#failed(problem);
     if (early === null && problem === null) this.#hangs.clear();
     else {
@@ -249,21 +250,32 @@ export class HealthWatch {
     return Math.max(soon, Math.min(startupIntervalMs, (performance.now() - this.#sinceMs) / 10));
   }
 
-  async #passed(asker: Asker): Promise<void> {
-    const { fleet, options, breakers, versions, models, onEvent } = this.#parts;
-    this.#failures = 0;
-    this.#successes++;
-    for (const worker of this.#workers) breakers.passedCheck(worker);
+  /** The engine is healthy: learns what it is, if that is not known. @returns the problem; null: it is known */
+  async #identify(asker: Asker): Promise<string | null> {
     const why = this.#newBecause;
     if (why !== null) {
       this.#newBecause = null;
       for (const worker of this.#workers) {
         // The new process may be of another kind, or have other ranks or another size.
         worker.engine = null;
-        if (worker.isProven) onEvent('restarted', worker, why);
+        if (worker.isProven) this.#parts.onEvent('restarted', worker, why);
       }
     }
-    if (this.#isUnidentified) this.#learn(await identify(asker));
+    if (!this.#isUnidentified) return null;
+    try {
+      this.#learn(await identify(asker));
+      return null;
+    } catch (error) {
+      if (error instanceof Unidentified) return error.message;
+      throw error;
+    }
+  }
+
+  async #passed(): Promise<void> {
+    const { fleet, options, breakers, versions, models, onEvent } = this.#parts;
+    this.#failures = 0;
+    this.#successes++;
+    for (const worker of this.#workers) breakers.passedCheck(worker);
     // Not awaited: a list that comes slowly keeps no worker from requests that need no list.
     const unread = [...this.#workers].filter((worker) => !models.isRead(worker));
     if (unread.length > 0) void models.read(unread);

@@ -142,7 +142,7 @@ export class SwapEngine implements EngineWeights {
   /** Asks the engine what it is. Rejects if it does not answer. */
   async learn(timeoutMs: number): Promise<void> {
     const ask = this.worker.asker(timeoutMs);
-    // An engine that does not answer would count as one of kind `openai`. A paused one is not healthy, and answers.
+    // A paused one is not healthy, and answers.
     await ask('/v1/models');
     this.kind ??= this.worker.engine ?? (await identify(ask)).kind;
   }

@@ -6,7 +6,7 @@ import { workerCertificates } from '../../config/certificates.ts';
 import type { Config } from '../../config/options.ts';
 import { type Asker, type Reply, Unresolved, ask } from '../../engines/ask.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
-import { identify } from '../../engines/engines.ts';
+import { Unidentified, identify } from '../../engines/engines.ts';
 import { WorkerAllowlist } from '../../fleet/worker-allowlist.ts';
 import { type WorkerAddress, readWorkerUrls } from '../../fleet/worker-url.ts';
 import { differenceIn, probe } from '../../recorder/tap/tokenizer-check/probe.ts';
@@ -55,7 +55,14 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
       ? ok(`${config.healthCheckEndpoint} answers 200`)
       : problem(`${config.healthCheckEndpoint} answers ${health.status}: the router would send it no requests`),
   ];
-  const facts = await identify(asker);
+  const facts = await identify(asker).catch((error: unknown) => {
+    if (error instanceof Unidentified) return error;
+    throw error;
+  });
+  if (facts instanceof Unidentified) {
+    findings.push(problem(`does not say what engine it is (${facts.message}): the router would send it no requests`));
+    return { findings, facts: null };
+  }
   findings.push(...describe(facts));
   if (facts.dpSize !== null && facts.dpSize > 1 && address.rank === null && !config.dpAware) {
     findings.push(
