@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { seededRandom } from '../../src/kit/rng.ts';
 import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import type { Router } from '../../src/router.ts';
 import { freePort } from '../harness/free-port.ts';
@@ -22,6 +23,8 @@ export interface ResumeScene {
   readonly undisturbed: SimEngine;
   /** The index of the engine that runs most generations; -1: none runs two that have tokens. */
   busiest(): number;
+  /** Generations that the engines aborted before their first token. */
+  readonly abortedEmpty: { count: number };
   /** Kills an engine and starts another one under its URL. */
   killed(index: number): Promise<void>;
   metrics(): Promise<string>;
@@ -36,7 +39,11 @@ export async function startResumeScene(
   options: RouterOptions = {},
   simOptions: Partial<SimOptions> = {},
 ): Promise<ResumeScene> {
-  const sim = { ...MODEL, kind, timeScale: 0.3, ...simOptions };
+  const abortedEmpty = { count: 0 };
+  const onFinished = ({ finish, outputIds }: FinishedRecord): void => {
+    if (finish.type === 'abort' && outputIds.length === 0) abortedEmpty.count++;
+  };
+  const sim = { ...MODEL, kind, timeScale: 0.3, onFinished, ...simOptions };
   const engines = await Promise.all(
     Array.from({ length: count }, async () => startSimEngine({ ...sim, port: await freePort() })),
   );
@@ -66,10 +73,10 @@ export async function startResumeScene(
   const busiest = (): number => {
     const begun = engines.map(({ core }) => core.scheduler.running.filter(({ output }) => output.length > 4).length);
     const most = Math.max(...begun);
-    return most < 2 ? -1 : begun.indexOf(most);
+    return most < 1 ? -1 : begun.indexOf(most);
   };
   const metrics = async (): Promise<string> => (await fetch(`${router.metricsUrl}/metrics`)).text();
-  return { router, engines, undisturbed, busiest, killed, metrics };
+  return { router, engines, undisturbed, busiest, abortedEmpty, killed, metrics };
 }
 
 /** What a client sees of a generation. */
@@ -82,7 +89,7 @@ export interface Seen {
   readonly tokens: number | null;
   /** Events that say whose the answer is. */
   readonly roles: number;
-  /** The connection broke. */
+  /** The connection broke, or the answer ended with an error. */
   readonly error: string;
 }
 
@@ -97,6 +104,7 @@ interface Answer {
     finish_reason: string | null;
   }[];
   readonly usage?: { completion_tokens: number } | null;
+  readonly error?: { message: string };
 }
 
 /** Sends a generation and reads all of its answer. */
@@ -118,10 +126,11 @@ export async function generate(
   } catch (reason) {
     error = String((reason as Error).cause ?? reason);
   }
-  return { status, error, ...read(bytes, isStream) };
+  const answer = read(bytes, isStream);
+  return { status, ...answer, error: error || answer.error };
 }
 
-function read(bytes: string, isStream: boolean): Omit<Seen, 'status' | 'error'> {
+function read(bytes: string, isStream: boolean): Omit<Seen, 'status'> {
   const events = isStream
     ? bytes.split('\n\n').flatMap((line) => (line.startsWith('data: {') ? [line.slice(6)] : []))
     : [bytes];
@@ -130,6 +139,7 @@ function read(bytes: string, isStream: boolean): Omit<Seen, 'status' | 'error'> 
   let finish = '';
   let tokens: number | null = null;
   let roles = 0;
+  let error = '';
   for (const event of events) {
     let answer: Answer;
     try {
@@ -137,6 +147,7 @@ function read(bytes: string, isStream: boolean): Omit<Seen, 'status' | 'error'> 
     } catch {
       continue;
     }
+    error ||= answer.error?.message ?? '';
     tokens = answer.usage?.completion_tokens ?? answer.meta_info?.completion_tokens ?? tokens;
     if (answer.meta_info !== undefined) {
       const isWhole = answer.output_ids!.length === answer.meta_info.completion_tokens;
@@ -152,7 +163,7 @@ function read(bytes: string, isStream: boolean): Omit<Seen, 'status' | 'error'> 
       finish = choice.finish_reason ?? finish;
     }
   }
-  return { ids, text, finish, tokens, roles };
+  return { ids, text, finish, tokens, roles, error };
 }
 
 /** Ends all generations of an engine, as trainers do it. */
@@ -212,6 +223,7 @@ export async function run(
   const asked = Array.from({ length: count }, (_, i) => askedBy(kind, i, random));
   const failed: string[] = [];
   let aborted = 0;
+  let unsaid = 0;
   let next = 0;
   const worker = async (): Promise<void> => {
     while (next < asked.length) {
@@ -219,12 +231,16 @@ export async function run(
       const { path, body } = asked[i]!;
       const expected = await generate(scene.undisturbed.url, path, body);
       const seen = await generate(scene.router.url, path, body);
-      const isAborted = seen.finish === 'abort';
+      // vLLM 0.32 ends a stream that is aborted before its first token without an event of it, also one that continues another.
+      const isUnsaid = kind === 'vllm' && body.stream === true && seen.finish === '';
+      if (isUnsaid) unsaid++;
+      const isAborted = isUnsaid || seen.finish === 'abort';
       if (isAborted) aborted++;
       const what = `${i} ${path} ${body.stream === true ? 'stream' : 'whole'}`;
       if (seen.error !== '' || seen.status !== 200) failed.push(`${what}: ${seen.status} ${seen.error}`);
       else if (isAborted) {
-        if (!isPrefix(seen.ids, expected.ids) || !(expected.text ?? '').startsWith(seen.text ?? ''))
+        const ids = isUnsaid && seen.ids === null ? expected.ids : seen.ids;
+        if (!isPrefix(ids, expected.ids) || !(expected.text ?? '').startsWith(seen.text ?? ''))
           failed.push(`${what}: aborted, not a beginning`);
       } else {
         try {
@@ -243,6 +259,10 @@ export async function run(
   isOver = true;
   await disturbing;
   await untilIdle(scene.router);
+  assert.ok(
+    unsaid <= scene.abortedEmpty.count,
+    `${unsaid} ends without a reason, ${scene.abortedEmpty.count} such aborts`,
+  );
   return { failed, aborted };
 }
 
