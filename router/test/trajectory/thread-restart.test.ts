@@ -18,8 +18,9 @@ test('a recorder thread that ended is started again with what is stored; until t
   const threads = startedThreads(t);
   const tokenizerPath = join(temporaryFolder(t), 'model');
   writeTokenizer(tokenizerPath);
+  const dataDir = temporaryFolder(t);
   const scene = await startChatScene(t, {
-    router: { plugin: ['chat-sessions', 'radix-tree'], dataDir: temporaryFolder(t), tokenizerPath },
+    router: { plugin: ['chat-sessions', 'radix-tree'], dataDir, tokenizerPath },
   });
   const { url } = scene.router;
   const readiness = async () => {
@@ -29,6 +30,10 @@ test('a recorder thread that ended is started again with what is stored; until t
   const session = await scene.begin();
   const first = await scene.say(session, [user('a')]);
   assert.equal((await readiness()).status, 200);
+  // The end of a response waits 250 ms for that, not longer.
+  const store = new SqliteStore(dataDir);
+  await until('the turn is stored', () => store.newest({ limit: 1 }).length === 1);
+  store.close();
 
   // Without its tokenizer it can't be prepared: it stays away until the folder is back.
   renameSync(tokenizerPath, `${tokenizerPath}.away`);
