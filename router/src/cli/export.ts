@@ -62,6 +62,7 @@ export async function exportTrajectories(flags: ExportFlags): Promise<void> {
   // Each write rejects by itself; the stream's own error event needs a listener too.
   target.on('error', () => {});
   try {
+    if (file !== null) await once(file, 'open');
     for await (const bytes of await exportBytes(store, { format: format as ExportFormat, query, dataDir }, progress)) {
       await write(target, bytes);
     }
@@ -72,7 +73,8 @@ export async function exportTrajectories(flags: ExportFlags): Promise<void> {
     }
   } catch (error) {
     if (BUGS.some((type) => error instanceof type)) throw error;
-    const { code, message } = error as NodeJS.ErrnoException;
+    // A write to a stream that has failed says only that.
+    const { code, message } = (target.errored ?? error) as NodeJS.ErrnoException;
     const reason = code === 'EPIPE' ? 'the process that reads the output has ended' : message;
     throw new ConfigError(`the export is incomplete: ${reason}`);
   } finally {
