@@ -5,6 +5,7 @@ import { finalEvent, sendError, tooLong } from './forward/errors.ts';
 import type { PairNotes } from './forward/attempt-context.ts';
 import type { NextTry } from './forward/failover.ts';
 import type { RouterError } from './kit/errors.ts';
+import { TimeLimit } from './kit/time-limit.ts';
 import type { PluginAnswer } from './plugin.ts';
 import type { Stages } from './stages.ts';
 import { ownHead } from './wire/response-head.ts';
@@ -27,7 +28,7 @@ export class Ends implements PairNotes {
     this.#stages.inFlight.add(x);
     if (limitMs > 0 && (x.timeoutMs ?? Infinity) > limitMs) x.timeoutMs = limitMs;
     const { timeoutMs } = x;
-    if (timeoutMs !== null) x.timer = setTimeout(() => this.end(x, tooLong(timeoutMs, limitMs)), timeoutMs);
+    if (timeoutMs !== null) x.limit = new TimeLimit(timeoutMs, () => this.end(x, tooLong(timeoutMs, limitMs)));
   }
 
   /** A plugin responds in the engine's place. */
@@ -91,7 +92,7 @@ export class Ends implements PairNotes {
     x.outcome = outcome;
     x.endMs = performance.now();
     x.activity = null;
-    if (x.timer !== null) clearTimeout(x.timer);
+    x.limit?.clear();
     chooser.released(x);
     x.body.end();
     this.#stages.inFlight.delete(x);

@@ -1,6 +1,7 @@
 import type { Leg, Worker } from './fleet/worker.ts';
 import type { IndexedSetMember } from './kit/indexed-set.ts';
 import { type ErrorFormat, RouterError } from './kit/errors.ts';
+import type { TimeLimit } from './kit/time-limit.ts';
 import type { RequestBody } from './wire/request-body.ts';
 import { type Activity, PlacedRequest } from './placed-request.ts';
 import { NO_PLUGINS, type PluginChain } from './phases/chain.ts';
@@ -117,7 +118,7 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
   /** It is counted as admitted. */
   isInside = false;
   /** Ends the exchange at its time limit; null: there is none. */
-  timer: NodeJS.Timeout | null = null;
+  limit: TimeLimit | null = null;
   /** The plugins that take part. */
   plugins: PluginChain = NO_PLUGINS;
   readonly #listener: ResultListener<Exchange>;

@@ -1,3 +1,5 @@
+import { TimeLimit } from '../kit/time-limit.ts';
+
 /** How long an engine may do nothing; 0: for ever. */
 export interface AnswerTimeouts {
   /** While it takes no byte of a request body. */
@@ -12,7 +14,7 @@ export interface AnswerTimeouts {
 export class AnswerTimer {
   readonly #timeouts: AnswerTimeouts;
   readonly #expired: () => void;
-  #timer: NodeJS.Timeout | null = null;
+  #limit: TimeLimit | null = null;
   #hasAnswer = false;
   #lastReadMs = 0;
 
@@ -24,14 +26,14 @@ export class AnswerTimer {
   /** May come after the answer has begun: some engines answer before they have read the whole request. */
   requestSent(): void {
     if (this.#timeouts.firstByteMs > 0 && !this.#hasAnswer)
-      this.#timer = setTimeout(this.#expired, this.#timeouts.firstByteMs);
+      this.#limit = new TimeLimit(this.#timeouts.firstByteMs, this.#expired);
   }
 
   answerBegan(): void {
     this.stop();
     this.#hasAnswer = true;
     this.#lastReadMs = performance.now();
-    if (this.#timeouts.idleMs > 0) this.#timer = setTimeout(this.#look, this.#timeouts.idleMs);
+    if (this.#timeouts.idleMs > 0) this.#limit = new TimeLimit(this.#timeouts.idleMs, this.#look);
   }
 
   /** Called at every read, so it only notes the time; the timer looks at it when it is due. */
@@ -40,13 +42,13 @@ export class AnswerTimer {
   }
 
   stop(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
+    this.#limit?.clear();
+    this.#limit = null;
   }
 
   readonly #look = (): void => {
     const leftMs = this.#lastReadMs + this.#timeouts.idleMs - performance.now();
     if (leftMs <= 0) this.#expired();
-    else this.#timer = setTimeout(this.#look, leftMs);
+    else this.#limit = new TimeLimit(leftMs, this.#look);
   };
 }

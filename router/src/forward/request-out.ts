@@ -1,3 +1,4 @@
+import { TimeLimit } from '../kit/time-limit.ts';
 import type { RequestBody } from '../wire/request-body.ts';
 import type { BodySink } from '../wire/sink.ts';
 import type { UpstreamConnection } from '../wire/upstream-pool.ts';
@@ -20,7 +21,7 @@ export class RequestOut implements BodySink {
   readonly #body: RequestBody;
   readonly #connection: UpstreamConnection;
   readonly #events: RequestOutEvents;
-  #stall: NodeJS.Timeout | null = null;
+  #stall: TimeLimit | null = null;
   /** What is left of a body that plugins changed. */
   #rest: Buffer | null = null;
   #isCorked = false;
@@ -66,7 +67,7 @@ export class RequestOut implements BodySink {
 
   /** Nothing is waited for any more. */
   stop(): void {
-    if (this.#stall !== null) clearTimeout(this.#stall);
+    this.#stall?.clear();
     this.#stall = null;
   }
 
@@ -80,7 +81,7 @@ export class RequestOut implements BodySink {
       this.#stall = null;
       if (socket.bytesWritten - socket.writableLength > writtenBytes || !onStalled()) this.#watch();
     };
-    this.#stall = setTimeout(look, stallMs);
+    this.#stall = new TimeLimit(stallMs, look);
   }
 
   end(): void {

@@ -224,9 +224,9 @@ export class PickedRequest implements Carrier {
     const { worker, changed } = decision;
     this.#isDecided = true;
     const { authorization } = worker.key;
-    const { traceLine, timer } = this.#leading!.x;
+    const { traceLine, limit } = this.#leading!.x;
     // From here on only the gateway can end the request: until it does, it is in flight.
-    if (timer !== null) clearTimeout(timer);
+    limit?.clear();
     const endpoint = [decision.endpoint, ...this.#fallbacks(worker)].join();
     const headers: [string, string][] = [[DESTINATION, endpoint]];
     if (authorization !== '') headers.push(['authorization', authorization]);

@@ -1,6 +1,7 @@
 import { type LookupFunction, type Socket, connect } from 'node:net';
 import { type SecureContext, connect as connectTls } from 'node:tls';
 import { throwLater } from '../kit/throw-later.ts';
+import { TimeLimit } from '../kit/time-limit.ts';
 import { IndexedSet, type IndexedSetMember } from '../kit/indexed-set.ts';
 
 /** What https engines are shown and must show. Shared, and replaced when certificates are read again. */
@@ -67,6 +68,7 @@ export class UpstreamConnection implements IndexedSetMember {
   /** For TLS: the result of the last `onBytes`. */
   #mayReadOn = true;
   #isGone = false;
+  readonly #limit: TimeLimit;
   readonly #onClosed: (connection: UpstreamConnection) => void;
 
   constructor(endpoint: Endpoint, connectTimeoutMs: number, onClosed: (connection: UpstreamConnection) => void) {
@@ -92,11 +94,11 @@ export class UpstreamConnection implements IndexedSetMember {
     socket.setNoDelay(true);
     // A request that waits for its response sends nothing, so nothing else would tell that the host is gone.
     socket.setKeepAlive(true, KEEP_ALIVE_MS);
-    socket.setTimeout(connectTimeoutMs, () => {
+    this.#limit = new TimeLimit(connectTimeoutMs, () => {
       socket.destroy(Object.assign(new Error('connect timed out'), { code: 'ETIMEDOUT' }));
     });
     socket.once(endpoint.isTls ? 'secureConnect' : 'connect', () => {
-      socket.setTimeout(0);
+      this.#limit.clear();
       this.isConnected = true;
     });
     socket.on('drain', () => this.user?.onDrain());
@@ -155,6 +157,7 @@ export class UpstreamConnection implements IndexedSetMember {
   #gone(): void {
     if (this.#isGone) return;
     this.#isGone = true;
+    this.#limit.clear();
     const { user } = this;
     this.user = null;
     this.socket.destroy();

@@ -80,7 +80,7 @@ const owners: Readonly<Record<string, string>> = {
   // By `IndexedSet`.
   setIndex: '',
   isInside: 'admit',
-  timer: 'pipeline',
+  limit: 'pipeline',
   plugins: 'phases',
 };
 

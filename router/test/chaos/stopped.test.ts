@@ -1,0 +1,40 @@
+import { deepEqual, equal } from 'node:assert/strict';
+import { test } from 'node:test';
+import { connectClient, request } from '../harness/client.ts';
+import { chunk } from '../harness/message.ts';
+import { startScene } from '../harness/router.ts';
+import { standStill } from '../harness/stand-still.ts';
+
+const LIMIT_SECS = 1;
+const STOP_MS = 1_100;
+const asking = (...fields: string[]): string => request('POST', '/generate', '{"text":"x"}', fields);
+
+test('a response that came while the process was stopped is not late', async (t) => {
+  const limits = { firstByteTimeoutSecs: LIMIT_SECS, streamIdleTimeoutSecs: LIMIT_SECS };
+  const { router, engine } = await startScene(t, limits);
+  const ask = async (bytes: string) => {
+    const client = await connectClient(t, router.url);
+    client.write(bytes);
+    const asked = await engine.next();
+    await asked.payload();
+    return { client, asked };
+  };
+  const plain = await ask(asking());
+  const limited = await ask(asking(`x-turnout-timeout: ${LIMIT_SECS}`));
+  const streamed = await ask(asking());
+  streamed.asked.beginStream();
+  await streamed.client.read('\r\n\r\n');
+  plain.asked.answer('1');
+  limited.asked.answer('2');
+  streamed.asked.connection.write(`${chunk('data: 3\n\n')}0\r\n\r\n`);
+  standStill(STOP_MS);
+  const answers = [await plain.client.answer('POST'), await limited.client.answer('POST')];
+  deepEqual(
+    answers.map(({ status, text }) => [status, text]),
+    [
+      [200, '1'],
+      [200, '2'],
+    ],
+  );
+  equal(await streamed.client.read('0\r\n\r\n'), `${chunk('data: 3\n\n')}0\r\n\r\n`);
+});
