@@ -110,8 +110,7 @@ async function assemble(
     const { url, adminUrl, metricsUrl } = await ports.open(path.entry, path.metricsText);
     // Once the ports are known to be free, and before the event loop accepts a connection on the data port.
     addWorkers();
-    const ticker = setInterval(() => {
-      clock.nowMs = performance.now();
+    const sweep = (): void => {
       ports.sweep();
       watch.stalls.sweep(clock.nowMs);
       hungRequests.sweep();
@@ -120,8 +119,17 @@ async function assemble(
       heap.look(clock.nowMs);
       history?.sweep(clock.nowMs);
       for (const worker of fleet.workers) worker.pool.sweep(clock.nowMs);
+    };
+    let turn: NodeJS.Immediate | undefined;
+    const ticker = setInterval(() => {
+      clock.nowMs = performance.now();
+      // What clients and engines sent during a stop of the process is read first (see `TimeLimit`).
+      turn = setImmediate(sweep);
     }, TICK_MS);
-    closers.add(() => clearInterval(ticker));
+    closers.add(() => {
+      clearInterval(ticker);
+      clearImmediate(turn);
+    });
     if (adminUrl !== null) log.info(`admin endpoints listening on ${adminUrl}`);
     log.info(`metrics on ${metricsUrl}`);
     log.info({ policy: config.policy, workers: fleet.workers.length }, `listening on ${url}`);

@@ -1,6 +1,7 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import { connectClient, request } from '../harness/client.ts';
+import { answer } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { startScene } from '../harness/router.ts';
 import { standStill } from '../harness/stand-still.ts';
@@ -37,4 +38,22 @@ test('a response that came while the process was stopped is not late', async (t)
     ],
   );
   equal(await streamed.client.read('0\r\n\r\n'), `${chunk('data: 3\n\n')}0\r\n\r\n`);
+});
+
+test('a request that came while the process was stopped is not late', async (t) => {
+  const limits = { clientBodyTimeoutSecs: LIMIT_SECS, clientIdleTimeoutSecs: LIMIT_SECS };
+  const { router, engine, client: idle, exchange } = await startScene(t, limits);
+  const sending = await connectClient(t, router.url);
+  sending.write(asking().slice(0, -1));
+  const first = await engine.next();
+  equal((await exchange(asking(), answer(200, '1'))).status, 200);
+  sending.write(asking().slice(-1));
+  idle.write(asking());
+  standStill(STOP_MS);
+  const second = await engine.next();
+  for (const asked of [first, second]) {
+    await asked.payload();
+    asked.answer('2');
+  }
+  for (const client of [sending, idle]) equal((await client.answer('POST')).status, 200);
 });
