@@ -1,4 +1,5 @@
 import { objectIn } from '../kit/json-object.ts';
+import { TimeLimit } from '../kit/time-limit.ts';
 import { randomUUID } from 'node:crypto';
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
@@ -57,10 +58,10 @@ export function ask(
       },
     });
     // The timeout covers everything from connecting to the last byte.
-    const timer = setTimeout(() => {
+    const limit = new TimeLimit(timeoutMs, () => {
       const why = `no answer within ${timeoutMs} ms`;
       fail(isResolved ? new NoAnswer(why) : new Unresolved(why));
-    }, timeoutMs);
+    });
     let isResolved = isIP(endpoint.host) !== 0;
     request.on('socket', (socket) => socket.once('lookup', (error) => (isResolved = error === null)));
     const fail = (error: Error): void => {
@@ -72,7 +73,7 @@ export function ask(
     });
     // Always the last event. Whatever the engine did, the promise is settled.
     request.on('close', () => {
-      clearTimeout(timer);
+      limit.clear();
       reject(new Error('the connection closed before the end of the answer'));
     });
     // Node emits no `response` for 101 (Switching Protocols), which nothing here asks for.
