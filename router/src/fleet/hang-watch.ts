@@ -32,6 +32,7 @@ export class AnswerProbe {
 
 /** What a check of an engine found, for all of its ranks. */
 export interface EngineLook {
+  readonly askedMs: number;
   readonly isAnswering: boolean;
   readonly isWell: boolean;
   readonly isPaused: boolean;

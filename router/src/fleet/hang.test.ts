@@ -6,6 +6,7 @@ import { HangJudge, type Look, type Verdict } from './hang.ts';
 const options = { failureThreshold: 3, hungAfterMs: 60_000, maxPauseMs: 600_000 };
 
 const well: Look = {
+  askedMs: 0,
   nowMs: 0,
   isAnswering: true,
   isWell: true,
@@ -20,7 +21,10 @@ const late: Look = { ...well, isWell: false };
 /** Looks one after the other, a second apart where they don't say when. */
 function judged(looks: readonly Look[], own: Partial<typeof options> = {}): Verdict[] {
   const judge = new HangJudge({ ...options, ...own });
-  return looks.map((look, i) => judge.judge({ ...look, nowMs: look.nowMs || i * 1000 }));
+  return looks.map((look, i) => {
+    const nowMs = look.nowMs || i * 1000;
+    return judge.judge({ ...look, askedMs: look.askedMs || nowMs, nowMs });
+  });
 }
 const hangs = (verdict: Verdict | undefined): boolean => typeof verdict === 'object';
 
@@ -36,6 +40,12 @@ test('one answer of any kind starts that count again', () => {
 test('an engine with running requests and the same figures for a minute hangs, and not a moment earlier', () => {
   const at = (nowMs: number): Look => ({ ...well, nowMs });
   assert.deepEqual(judged([at(1), at(30_000), at(60_000), at(60_001)]).map(hangs), [false, false, false, true]);
+});
+
+test('figures that were read late prove nothing of the time since the engine was asked', () => {
+  const at = (askedMs: number, nowMs: number): Look => ({ ...late, askedMs, nowMs });
+  const looks = [at(1, 10), at(1_000, 90_000), at(60_009, 90_010), at(60_010, 90_020)];
+  assert.deepEqual(judged(looks).map(hangs), [false, false, false, true]);
 });
 
 test('any token that is read or made starts the minute again', () => {
@@ -84,7 +94,7 @@ test('a known pause is never a proof, in whatever else is seen', () => {
       let nowMs = 0;
       for (const { gapMs, ...seen } of looks) {
         nowMs += gapMs;
-        assert.equal(judge.judge({ ...seen, nowMs, isPaused: true }), 'unclear');
+        assert.equal(judge.judge({ ...seen, askedMs: nowMs, nowMs, isPaused: true }), 'unclear');
       }
     }),
   );

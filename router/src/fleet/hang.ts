@@ -9,6 +9,8 @@ export interface HangOptions {
 
 /** What one check of an engine found. */
 export interface Look {
+  /** When the engine was asked: its figures may be as old as that, if this process was stopped before it read them. */
+  readonly askedMs: number;
   readonly nowMs: number;
   /** It answered something: its health path, its loads or its metrics. */
   readonly isAnswering: boolean;
@@ -60,7 +62,7 @@ export class HangJudge {
     return this.#judgeFigures(look);
   }
 
-  #judgeFigures({ nowMs, isWell, mayBePaused, running, progress }: Look): Verdict {
+  #judgeFigures({ askedMs, nowMs, isWell, mayBePaused, running, progress }: Look): Verdict {
     if (running === null) return isWell ? 'works' : 'unclear';
     if (running === 0) {
       this.#progress = null;
@@ -75,7 +77,7 @@ export class HangJudge {
     }
     this.#mayBePaused ??= mayBePaused;
     const { hungAfterMs, maxPauseMs } = this.#options;
-    const ms = nowMs - this.#sinceMs;
+    const ms = askedMs - this.#sinceMs;
     if (ms < (this.#mayBePaused ? Math.max(hungAfterMs, maxPauseMs) : hungAfterMs)) return 'unclear';
     return { hangs: `it runs ${running} requests by its own count and made no token for ${Math.floor(ms / 1000)} s` };
   }

@@ -192,6 +192,7 @@ export class HealthWatch {
   async #look(worker: Worker, asker: Asker): Promise<'well' | 'unwell' | 'void'> {
     const { options, pauses, onEvent } = this.#parts;
     this.#wasResumed = false;
+    const askedMs = performance.now();
     const probe = new AnswerProbe(asker);
     const isInDoubt = this.#failures > 0 || this.#all.some((each) => this.#hangs.isInDoubt(each));
     const early = isInDoubt ? signsOf(worker, probe.ask) : null;
@@ -209,7 +210,7 @@ export class HealthWatch {
     else if (!isExcused) this.#failed(problem);
     if (early === null && problem === null) this.#hangs.clear();
     else {
-      const look = { isAnswering: probe.hasAnswer, isWell: problem === null, isPaused, signs };
+      const look = { askedMs, isAnswering: probe.hasAnswer, isWell: problem === null, isPaused, signs };
       for (const back of this.#hangs.look(this.#all, look)) {
         if (this.#workers.has(back) && !isQuarantined(back)) onEvent('readmitted', back, 'it makes tokens again');
       }
