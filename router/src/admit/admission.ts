@@ -5,6 +5,7 @@ import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
 import { RouterError } from '../kit/errors.ts';
+import { TimeLimit } from '../kit/time-limit.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import { FairQueue, type Ticket } from './fair-queue.ts';
 import type { HeapGuard } from './heap-guard.ts';
@@ -67,7 +68,7 @@ interface Waiter {
   readonly goOn: GoOn;
   readonly reason: WaitReason;
   readonly sinceMs: number;
-  readonly timer: NodeJS.Timeout;
+  readonly limit: TimeLimit;
   ticket: Ticket<Waiter> | null;
 }
 
@@ -182,8 +183,8 @@ export class Admission {
       goOn(x, this.#tooLate());
     };
     const { queueTimeoutMs: limitMs } = this.#options;
-    const timer = setTimeout(expire, limitMs);
-    const waiter: Waiter = { x, goOn, reason, sinceMs: performance.now(), timer, ticket: null };
+    const limit = new TimeLimit(limitMs, expire);
+    const waiter: Waiter = { x, goOn, reason, sinceMs: performance.now(), limit, ticket: null };
     waiter.ticket = this.#queue.enter(waiter, pluginsKey(x) ?? this.#parts.keyOf(x.head), priority);
     this.waiting[reason]++;
     this.queued[reason]++;
@@ -197,8 +198,8 @@ export class Admission {
     if (this.#queue.leave(waiter.ticket!)) this.#onLeft(waiter);
   }
 
-  #onLeft({ x, reason, sinceMs, timer }: Waiter): void {
-    clearTimeout(timer);
+  #onLeft({ x, reason, sinceMs, limit }: Waiter): void {
+    limit.clear();
     x.activity = null;
     x.waiting = null;
     this.waiting[reason]--;

@@ -1,6 +1,7 @@
 import type { PlacedRequest, Placer, StateKey, Waiting } from '../placed-request.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { MAX_TIMER_MS } from '../kit/clock.ts';
+import { TimeLimit } from '../kit/time-limit.ts';
 import { LinkedList, type ListNode } from '../kit/linked-list.ts';
 import { RankedRequests } from './ranked-requests.ts';
 
@@ -27,7 +28,7 @@ interface Held {
   readonly reason: string;
   readonly sinceMs: number;
   readonly retry: () => void;
-  readonly timer: NodeJS.Timeout;
+  readonly limit: TimeLimit;
 }
 
 /** The exchanges that one policy holds and that may go to the same workers: retried in the policy's order, or else in order of arrival. */
@@ -113,15 +114,15 @@ export class HoldQueue {
     if (holds === null) x.setState(this.#holds, (holds = { now: null, beforeMs: new Map() }));
     // Policies of users may say any number.
     const leftMs = Math.min(MAX_TIMER_MS, Math.max(0, maxMs - (holds.beforeMs.get(wholeOf(holder)) ?? 0)));
-    const timer = setTimeout(() => {
+    const limit = new TimeLimit(leftMs, () => {
       this.leave(x);
       x.isOverdue = true;
       expired();
-    }, leftMs);
+    });
     this.size++;
     const sinceMs = performance.now();
     const queue = this.#queueFor(x, holder);
-    holds.now = { ...linked(x, queue), reason, sinceMs, retry, timer };
+    holds.now = { ...linked(x, queue), reason, sinceMs, retry, limit };
     // A request that is asked again stays held, but its entry is new.
     x.waiting = { phase: 'held', reason, sinceMs: sinceMs - x.heldMs, limitMs: x.heldMs + leftMs };
     x.activity = { abort: () => this.leave(x) };
@@ -131,7 +132,7 @@ export class HoldQueue {
     const holds = x.state(this.#holds);
     const entry = holds?.now ?? null;
     if (holds === null || entry === null) return;
-    clearTimeout(entry.timer);
+    entry.limit.clear();
     holds.now = null;
     this.size--;
     const holder = wholeOf(entry.queue.holder);

@@ -1,10 +1,13 @@
 import { deepEqual, equal } from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
 import { connectClient, request } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
-import { startScene } from '../harness/router.ts';
+import { policyModule } from '../harness/policy-module.ts';
+import { type RouterOptions, startScene } from '../harness/router.ts';
 import { standStill } from '../harness/stand-still.ts';
+import { until } from '../harness/within.ts';
 
 const LIMIT_SECS = 1;
 const STOP_MS = 1_100;
@@ -57,3 +60,31 @@ test('a request that came while the process was stopped is not late', async (t) 
   }
   for (const client of [sending, idle]) equal((await client.answer('POST')).status, 200);
 });
+
+const ONE_AT_A_TIME = `({ fleet }) => ({
+  needs: 'nothing',
+  choose: (x, [worker]) => fleet.load(worker) > 0 ? { hold: 'busy', maxMs: ${LIMIT_SECS * 1_000} } : worker.alone,
+})`;
+
+/** What makes the second request wait for the end of the first one, at most for the limit. */
+const waits: Record<string, (t: TestContext) => RouterOptions> = {
+  'in the queue': () => ({ maxConcurrentRequests: 1, queueTimeoutSecs: LIMIT_SECS }),
+  'for its policy': (t) => ({ policy: policyModule(t, ONE_AT_A_TIME) }),
+};
+
+for (const [where, options] of Object.entries(waits)) {
+  test(`a request that waits ${where} gets capacity that became free while the process was stopped`, async (t) => {
+    const { router, engine, client, ask } = await startScene(t, options(t));
+    const first = await ask(asking());
+    const waiting = await connectClient(t, router.url);
+    waiting.write(asking());
+    await until('it waits', () => [...router.pipeline.inFlight].some((x) => x.waiting !== null));
+    // What follows is no part of a timer, so that timers come next.
+    await turn();
+    first.answer('1');
+    standStill(STOP_MS);
+    equal((await client.answer('POST')).status, 200);
+    (await engine.next()).answer('2');
+    equal((await waiting.answer('POST')).status, 200);
+  });
+}
