@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { MessageChannel } from 'node:worker_threads';
 import { fakeTime } from '../../test/harness/fake-time.ts';
 import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
+import { standStill } from '../../test/harness/stand-still.ts';
 import { Exchange } from '../exchange.ts';
 import type { PluginPhases } from '../plugin.ts';
 import { RequestBody, RetryBudget } from '../wire/request-body.ts';
@@ -103,6 +106,21 @@ test('a plugin that waited for a client that has gone is not to blame', async ()
   const asked = Promise.resolve(plugin.classify!(gone));
   gone.outcome = 'client_left';
   await assert.rejects(asked, /no answer/);
+  assert.deepEqual(faults, []);
+});
+
+test('an answer that came while the process was stopped is not late', async (t) => {
+  const { port1, port2 } = new MessageChannel();
+  t.after(() => port1.close());
+  const answer = new Promise<void>((resolve) => {
+    port1.once('message', () => resolve());
+  });
+  const { plugin, faults } = guarded({ classify: () => answer }, 50);
+  await turn();
+  const asked = plugin.classify!(exchangeOf());
+  port2.postMessage(null);
+  standStill(100);
+  await asked;
   assert.deepEqual(faults, []);
 });
 

@@ -1,4 +1,5 @@
 import type { ResponseObserver, Exchange } from '../exchange.ts';
+import { TimeLimit } from '../kit/time-limit.ts';
 import { type Plugin, type PluginPhases, Refused } from '../plugin.ts';
 import { type ListenerGuard, guardListener } from './guard-listener.ts';
 import { type MemberName, type Timing, memberNames, members } from './table.ts';
@@ -138,17 +139,17 @@ export function inTime<Answer>(
     const expire = (): void => {
       const beganMs = began();
       const leftMs = beganMs === null ? 0 : Math.max(startMs, beganMs) + timeoutMs - performance.now();
-      if (leftMs > 0) timer = setTimeout(expire, Math.min(leftMs, LOOK_MS));
+      if (leftMs > 0) limit = new TimeLimit(Math.min(leftMs, LOOK_MS), expire);
       else reject(new Error(`gave no answer within ${timeoutMs} ms (--plugin-timeout-ms)`));
     };
-    let timer = setTimeout(expire, Math.min(timeoutMs, LOOK_MS));
+    let limit = new TimeLimit(Math.min(timeoutMs, LOOK_MS), expire);
     answer.then(
       (value) => {
-        clearTimeout(timer);
+        limit.clear();
         resolve(value);
       },
       (error: Error) => {
-        clearTimeout(timer);
+        limit.clear();
         reject(error);
       },
     );
