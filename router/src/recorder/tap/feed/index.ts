@@ -13,6 +13,8 @@ import { addFeedRoutes } from './routes.ts';
 
 /** How often deadlines and leases are looked at. */
 const TICK_MS = 200;
+/** After so long without a look the process was stopped. */
+const STOPPED_MS = 5 * TICK_MS;
 /** A request that waits for room for its group waits at most so long. */
 const MAX_HOLD_MS = 3_600_000;
 
@@ -78,7 +80,15 @@ export const feed = (
       }
     };
     recorder.feed = { stats: () => stats, rows: () => thread.ask('feedRows', null) };
-    const timer = setInterval(() => void tick(), TICK_MS).unref();
+    let lookedMs = performance.now();
+    let hasWaited = false;
+    const timer = setInterval(() => {
+      const nowMs = performance.now();
+      // What came during a stop of the process (ends, rewards, renewals of leases) is on its way to the recorder thread by the next look.
+      hasWaited = !hasWaited && nowMs - lookedMs > STOPPED_MS;
+      lookedMs = nowMs;
+      if (!hasWaited) void tick();
+    }, TICK_MS).unref();
     const { open, ready, leased } = stats;
     log.info({ feed: options.name, open, ready, leased }, 'groups of the feed');
     for (const { read, ...metric } of feedMetrics) addMetric(metrics, metric, () => read({ stats, held: gate.held }));
