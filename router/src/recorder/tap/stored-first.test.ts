@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { MessageChannel } from 'node:worker_threads';
 import { pino } from 'pino';
+import { standStill } from '../../../test/harness/stand-still.ts';
 import { StoredFirst } from './stored-first.ts';
 
 test('an end is sent when its turn is stored, or after 250 ms: counted, and logged once a minute', async (t) => {
@@ -19,6 +22,7 @@ test('an end is sent when its turn is stored, or after 250 ms: counted, and logg
   t.mock.timers.tick(249);
   assert.equal(`${sent.join()} ${first.sentEarly}`, 'stored 0');
   t.mock.timers.tick(1);
+  await turn();
   assert.equal(`${sent.join()} ${first.sentEarly}`, 'stored,late 1');
   // One that the store does not take waits for nothing.
   const refused = Promise.resolve(false);
@@ -31,4 +35,19 @@ test('an end is sent when its turn is stored, or after 250 ms: counted, and logg
   assert.equal(`${sent.join()} ${first.sentEarly}`, 'stored,late,refused,failed 3');
   assert.equal(lines.length, 1);
   assert.match(lines[0]!, /"answers":1.*before their turns were stored/);
+});
+
+test('a turn that was stored while the process was stopped was stored in time', async (t) => {
+  const first = new StoredFirst(pino({ level: 'silent' }));
+  const { port1, port2 } = new MessageChannel();
+  t.after(() => port1.close());
+  const stored = new Promise<boolean>((resolve) => {
+    port1.once('message', resolve);
+  });
+  await turn();
+  const sent = new Promise<void>((resolve) => first.whenStored(stored, resolve));
+  port2.postMessage(true);
+  standStill(300);
+  await sent;
+  assert.equal(first.sentEarly, 0);
 });

@@ -1,3 +1,4 @@
+import { TimeLimit } from '../../kit/time-limit.ts';
 import type { Logger } from '../../observe/log.ts';
 import { GrowthLog } from './growth-log.ts';
 
@@ -19,13 +20,13 @@ export class StoredFirst {
   whenStored(stored: Promise<boolean>, release: () => void): void {
     let isSent = false;
     const send = (isStored: boolean): void => {
-      clearTimeout(timer);
+      limit.clear();
       if (isSent) return;
       isSent = true;
       if (!isStored) this.#countEarly();
       release();
     };
-    const timer = setTimeout(() => send(false), LIMIT_MS);
+    const limit = new TimeLimit(LIMIT_MS, () => send(false));
     stored.then(send, () => send(false));
   }
 
