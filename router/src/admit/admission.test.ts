@@ -5,6 +5,7 @@ import fc from '../../test/harness/fast-check.ts';
 import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
+import { MAX_TIMER_MS } from '../kit/clock.ts';
 import { RouterError } from '../kit/errors.ts';
 import { Admission, type AdmissionOptions } from './admission.ts';
 import { HeapGuard } from './heap-guard.ts';
@@ -170,4 +171,13 @@ test('a rate that was raised holds at once for queued requests', (t) => {
   nowMs = 1_000;
   t.mock.timers.tick(1_000);
   assert.equal(said.size, 3);
+});
+
+test('a rate below one request in 24.8 days sets no timer that Node cannot have', (t) => {
+  const { mock } = t.mock.method(globalThis, 'setTimeout');
+  const { enter, said } = admissionOf({ ratePerSec: 1e-7 });
+  const [, queued] = [enter(), enter()];
+  t.after(() => queued.activity!.abort());
+  assert.equal(said.size, 1);
+  for (const { arguments: args } of mock.calls) assert.ok(args[1]! <= MAX_TIMER_MS, `${args[1]} ms`);
 });

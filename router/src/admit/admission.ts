@@ -4,6 +4,7 @@ import { asksMetadata } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
+import { MAX_TIMER_MS } from '../kit/clock.ts';
 import { RouterError } from '../kit/errors.ts';
 import { TimeLimit } from '../kit/time-limit.ts';
 import type { RequestHead } from '../wire/request-head.ts';
@@ -233,7 +234,8 @@ export class Admission {
   #hasToken(): boolean {
     const nowMs = performance.now();
     if (this.#rate === null || this.#rate.take(nowMs)) return true;
-    this.#rateTimer ??= setTimeout(this.#onToken, Math.ceil(this.#rate.msUntil(1, nowMs)));
+    const waitMs = Math.min(MAX_TIMER_MS, Math.ceil(this.#rate.msUntil(1, nowMs)));
+    this.#rateTimer ??= setTimeout(this.#onToken, waitMs);
     return false;
   }
 
