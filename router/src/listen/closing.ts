@@ -2,7 +2,7 @@ import type { Closers } from '../kit/closers.ts';
 import type { Logger } from '../observe/log.ts';
 import type { Pipeline } from '../pipeline.ts';
 import type { Listener } from '../wire/listener.ts';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 
 /**
  * @param mayEnd whether no new requests are expected; they are served until then, as far as the grace period lasts
@@ -64,6 +64,8 @@ async function drain(
   const isDone = (): boolean => isOver() && mayEnd() && (isEmpty() || !hasTime(LAST_REQUEST_MS));
   while (hasTime(graceMs) && !isDone()) {
     await delay(Math.min(LOOK_EVERY_MS, graceMs));
+    // What came during a stop of the process is read first (see `TimeLimit`).
+    await turn();
     if (!hasTime(LAST_REQUEST_MS)) for (const listener of listeners) listener.closeIdle();
   }
   const cut = pipeline.inFlight.size;

@@ -88,3 +88,14 @@ for (const [where, options] of Object.entries(waits)) {
     equal((await waiting.answer('POST')).status, 200);
   });
 }
+
+test('a response that came while the process was stopped ends its request before the grace period does', async (t) => {
+  const { router, client, ask } = await startScene(t);
+  const asked = await ask(asking());
+  const closing = router.close(LIMIT_SECS * 1_000);
+  await turn();
+  asked.answer('1');
+  standStill(STOP_MS);
+  equal((await client.answer('POST')).status, 200);
+  await closing;
+});
