@@ -15,7 +15,7 @@ import { addUrlRoutes } from './workers/by-url.ts';
 import type { WorkersContext } from './workers/context.ts';
 import { addProbes } from './workers/probes.ts';
 import { addRestRoutes } from './workers/rest.ts';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import * as z from 'zod';
 import type { Exchange } from '../exchange.ts';
 import type { Fleet } from '../fleet/fleet.ts';
@@ -108,6 +108,8 @@ export function addWaitIdle(app: Hono, fleet: Fleet): void {
       if (hasLeft || performance.now() >= endMs) return c.json({ idle: false, in_flight: busy }, 504);
       // A waiting client does not keep the process alive.
       await delay(LOOK_EVERY_MS, undefined, { ref: false });
+      // Responses that came during a stop of the process are read first (see `TimeLimit`).
+      await turn();
     }
   });
 }
