@@ -31,7 +31,8 @@ export interface AdminContext extends WorkersContext, ExplainContext {
 
 /** The router's own endpoints: probes, metrics, fleet, policies. Everything else goes to the engines. */
 export function createAdminApp(context: AdminContext): Hono {
-  const app = new Hono();
+  // Escapes stay until a handler reads a name: `.+` of a route takes no line break.
+  const app = new Hono({ getPath: ({ url }) => new URL(url).pathname });
   addProbes(app, context);
   app.get('/metrics', async (c) => {
     const { contentType, text } = await context.metricsText();

@@ -53,7 +53,7 @@ export const endpoints: readonly Endpoint[] = [
       'GET /explain/{id}':
         'The last requests of a session, or one request by its id: which worker, why, and what else there was to choose.',
       'GET /explain':
-        'The last requests of a session, or one request (?id=). For names that no path can hold: with //, or with . or .. between slashes.',
+        'The last requests of a session, or one request (?id=). For names that no path can hold: . and .., or ../ at the beginning.',
       'GET /list_workers': 'URLs of the workers.',
       'POST /add_worker': 'Adds a worker by its URL.',
       'POST /remove_worker': 'Removes a worker by its URL.',
@@ -87,7 +87,7 @@ export const endpoints: readonly Endpoint[] = [
       'GET /trajectories': 'Captured trajectories as a list or an export (?format=).',
       'GET /trajectories/{session}': 'The turns of a session; /metrics after it: its figures.',
       'GET /trajectory':
-        'The turns of a session with any name (?session=), also one with //, with . or .. between slashes, or with /metrics at its end.',
+        'The turns of a session with any name (?session=), also one that no path can hold: . and .., or ../ at the beginning.',
       'DELETE /trajectories/{session}': 'Deletes the turns of a session.',
       'DELETE /trajectory': 'Deletes the turns of a session with any name (?session=).',
     },

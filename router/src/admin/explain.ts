@@ -37,8 +37,8 @@ interface Told {
 const MAX_TURNS = 1_000;
 
 /**
- * `GET /explain?id=ID` and `GET /explain/{id}`: the requests of a session, or one request, with the reason of each decision. A normalised
- * path has no empty or dot segments, so ids with those need the query.
+ * `GET /explain?id=ID` and `GET /explain/{id}`: the requests of a session, or one request, with the reason of each decision. Ids that lead
+ * out of the path (dot segments at their beginning) need the query.
  */
 export function addExplain(app: Hono, { recent, requests, homes, sessionHeaders }: ExplainContext): void {
   const known = (id: string) => {

@@ -1,6 +1,7 @@
 import type { FleetModels } from '../fleet/fleet-models.ts';
 import { STATUS_CODES } from 'node:http';
 import type { Hono } from 'hono';
+import { pathWithNames } from '../classify/classify.ts';
 import type { Exchange } from '../exchange.ts';
 import { isOwnQuestion } from '../engines/ask.ts';
 import { sendError } from '../forward/errors.ts';
@@ -37,8 +38,13 @@ export function ownEndpoints(
       }
       if (!isOwn(x.path)) return orElse(x);
       const maxBytes = maxPluginBytes(x.path) ?? MAX_BODY_BYTES;
-      if (x.head.contentLength > maxBytes) refuse(x, tooLarge(maxBytes));
-      else x.body.whenComplete(({ bytes }) => (bytes > maxBytes ? refuse(x, tooLarge(maxBytes)) : void answer(app, x)));
+      const path = pathFor(app, x);
+      if (path === null) refuse(x, leadsElsewhere(x.path));
+      else if (x.head.contentLength > maxBytes) refuse(x, tooLarge(maxBytes));
+      else
+        x.body.whenComplete(({ bytes }) =>
+          bytes > maxBytes ? refuse(x, tooLarge(maxBytes)) : void answer(app, x, path),
+        );
       return true;
     },
   };
@@ -52,13 +58,33 @@ function refuse(x: Exchange, error: RouterError): void {
   x.ownResponseSent();
 }
 
-async function answer(app: Hono, x: Exchange): Promise<void> {
+const leadsElsewhere = (path: string): RouterError =>
+  new RouterError(
+    'bad_request',
+    `The name in the path has empty or dot segments, by which the path is ${path}: give the name in the query (/trajectory?session=NAME, /explain?id=NAME).`,
+  );
+
+/**
+ * The path that the app gets. Names may have slashes, which are escaped; the normal form, which decides who may send the request, has lost
+ * the empty and dot segments of a name. The path with the whole name leads to the same endpoint, or is not used.
+ * @returns null: it leads to another endpoint, of which the normal form has lost the name
+ */
+function pathFor({ router }: Hono, { head, path }: Exchange): string | null {
+  const named = pathWithNames(head.target);
+  if (named === path) return path;
+  const method = head.method === 'HEAD' ? 'GET' : head.method;
+  const [whole, normal] = [named, path].map((each) => router.match(method, each)[0].map(([[, route]]) => route));
+  if (whole!.length === normal!.length && whole!.every((route, i) => route === normal![i])) return named;
+  return whole!.length === 0 || named.replaceAll('%2F', '/') === path ? path : null;
+}
+
+async function answer(app: Hono, x: Exchange, path: string): Promise<void> {
   const { head, body, sink } = x;
   try {
     const query = head.target.indexOf('?');
     // Hono drops the body of a response to HEAD without cancelling it: what the body reads from would stay open.
     const isHead = head.method === 'HEAD';
-    const request = new Request(`http://turnout${x.path}${query < 0 ? '' : head.target.slice(query)}`, {
+    const request = new Request(`http://turnout${path}${query < 0 ? '' : head.target.slice(query)}`, {
       method: isHead ? 'GET' : head.method,
       headers: head.pairs(),
       ...(head.method === 'GET' || isHead ? {} : { body: new Uint8Array(body.join()) }),

@@ -112,15 +112,24 @@ export function errorFormatOf(path: string): ErrorFormat {
  * a backslash counts as a slash, as in URL parsers of browsers and Node, and the query is left out. The engine gets the
  * client's own spelling.
  */
-export function normalPath(target: string): string {
+export const normalPath = (target: string): string => normalForm(target, false);
+
+/**
+ * The same, but escaped slashes stay escaped and divide no segments: they are part of a name (`/trajectories/a%2F%2Fb`). No rule may be decided
+ * by it.
+ */
+export const pathWithNames = (target: string): string => normalForm(target, true);
+
+function normalForm(target: string, keepsSlashes: boolean): string {
   const query = target.indexOf('?');
   const path = query < 0 ? target : target.slice(0, query);
-  if (path.includes('\\')) return normalPath(path.replaceAll('\\', '/'));
+  if (path.includes('\\')) return normalForm(path.replaceAll('\\', '/'), keepsSlashes);
   if (!path.includes('%') && !path.includes('//') && !path.includes('/.') && !path.endsWith('/')) return path;
+  // The slash is reserved, but uvicorn, the engines' server, decodes it before routing.
+  const decodes = keepsSlashes ? /[\w.~-]/ : /[\w.~/-]/;
   const decoded = path.replace(/%([0-9a-f]{2})/gi, (escape, hex: string) => {
     const char = String.fromCharCode(Number.parseInt(hex, 16));
-    // The slash is reserved, but uvicorn, the engines' server, decodes it before routing.
-    return /[\w.~/-]/.test(char) ? char : escape.toUpperCase();
+    return decodes.test(char) ? char : escape.toUpperCase();
   });
   const segments: string[] = [];
   for (const segment of decoded.split('/')) {

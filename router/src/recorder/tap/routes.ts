@@ -102,8 +102,8 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   };
   const read = (c: Context<Env>): Promise<Response> => {
     const session = c.req.param('session') ?? '';
-    // The name of a session may hold slashes, so its end can't be a route of its own.
-    return session.endsWith('/metrics')
+    // The name of a session may hold slashes, which need not be escaped, so its end can't be a route of its own.
+    return session.endsWith('/metrics') && c.req.path.endsWith('/metrics')
       ? metrics(c, session.slice(0, -'/metrics'.length))
       : turns(c, session, c.req.query());
   };
@@ -119,7 +119,7 @@ export function addTrajectoryRoutes(app: Hono, thread: RecorderThread): void {
   const removeNamed = (c: Context<Env>): Promise<Response> => remove(c, c.req.param('session') ?? '', c.req.query());
   routes.delete('/trajectories/:session{.+}', orUnavailable(removeNamed));
 
-  // Names that a path can't hold (empty or dot segments), or that end with /metrics, are found by the query only.
+  // Names that lead out of the path (dot segments at their beginning) are found by the query only.
   const named = (answer: typeof turns) => async (c: Context<Env>) => {
     const { session = '', ...query } = c.req.query();
     if (session !== '') return answer(c, session, query);
