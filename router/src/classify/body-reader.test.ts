@@ -234,6 +234,11 @@ test('without any key the body is one, however it was cut into pieces', () => {
   assert.equal(whole.session, '');
 });
 
+test('a byte order mark is part of a key, in a header as in a body', () => {
+  assert.equal(keyOf(read(['x-session-id: \ufeffa'])), 'session header:x-session-id \ufeffa');
+  assert.equal(keyOf(read([], '{"session_id":"\ufeffa"}')), 'session body:session_id \ufeffa');
+});
+
 test('a key that is very long is replaced by its hash', () => {
   const key = read(['x-session-id: ' + 'k'.repeat(2_000)]).key!;
   assert.ok(key.value.length < 40);

@@ -6,7 +6,8 @@ import type { ExchangeView } from '../phases/exchange-view.ts';
 /** Longer keys are replaced by their hash, as keys are stored, compared and logged. Longer model names are ignored. */
 export const MAX_KEY_CHARS = 512;
 
-const utf8 = new TextDecoder('utf-8', { fatal: true });
+/** A byte order mark is a character of the key, as in a body. */
+const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /** A place where a key may be: the name of a header, or of a field of the body (`a.b` for a field in an object). */
 export interface KeyPlace {
