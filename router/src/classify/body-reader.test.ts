@@ -239,6 +239,25 @@ test('a byte order mark is part of a key, in a header as in a body', () => {
   assert.equal(keyOf(read([], '{"session_id":"\ufeffa"}')), 'session body:session_id \ufeffa');
 });
 
+test('keys with different unpaired surrogates are different, also as UTF-8', () => {
+  const user = JSON.stringify('{"session_id":"\\ud800 in user"}');
+  const bodies = [
+    '"\\ud800"',
+    '"\\ud801"',
+    '"\\udc00"',
+    '"\\ufffd"',
+    '"a\\ud800"',
+    `"${'a'.repeat(600)}\\ud800"`,
+    `"${'a'.repeat(600)}\\ud801"`,
+  ];
+  const values = [...bodies.map((text) => `{"session_id":${text}}`), `{"user":${user}}`].map(
+    (body) => read([], body).key!.value,
+  );
+  assert.equal(new Set(values.map((value) => Buffer.from(value).toString())).size, values.length);
+  assert.ok(values.every((value) => value.isWellFormed()));
+  assert.equal(read([], '{"session_id":"\\ud83d\\ude00"}').key!.value, '\u{1f600}');
+});
+
 test('a key that is very long is replaced by its hash', () => {
   const key = read(['x-session-id: ' + 'k'.repeat(2_000)]).key!;
   assert.ok(key.value.length < 40);

@@ -71,7 +71,7 @@ export class BodyScan {
     }
     const { kind, isForUser } = place;
     const text = keyValue(bytes, start, end);
-    const value = isForUser === true && kind === 'session' ? sessionInUser(text) : text;
+    const value = isForUser === true && kind === 'session' ? boundedKey(sessionInUser(text)) : text;
     if (value === '') return null;
     const key = { kind, value, source: `body:${place.name}` };
     return isForUser === true && kind === 'tenant' ? { ...key, mayBeSession: true } : key;

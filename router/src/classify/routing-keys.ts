@@ -112,6 +112,13 @@ export function utf8Header(value: string): string {
   }
 }
 
-export const boundedKey = (key: string): string => (key.length <= MAX_KEY_CHARS ? key : hashedKey(Buffer.from(key)));
+/**
+ * The stored form of a key. Stores and responses have UTF-8, in which all unpaired surrogates are U+FFFD: keys with some are replaced by their
+ * hashes, too.
+ */
+export function boundedKey(key: string): string {
+  if (!key.isWellFormed()) return hashedKey(Buffer.from(JSON.stringify(key)));
+  return key.length <= MAX_KEY_CHARS ? key : hashedKey(Buffer.from(key));
+}
 /** Of 96 bits: with 32, two sessions in some 100,000 with long keys would be one. */
 export const hashedKey = (key: Buffer): string => `hash:${hash('sha256', key, 'hex').slice(0, 24)}:${key.length}`;
