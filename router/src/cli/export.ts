@@ -2,6 +2,7 @@ import { rename, stat } from 'node:fs/promises';
 import { createWriteStream } from 'node:fs';
 import { once } from 'node:events';
 import type { Writable } from 'node:stream';
+import { boundedKey } from '../classify/routing-keys.ts';
 import { ConfigError } from '../config/load.ts';
 import { type ExportFormat, formatNames } from '../recorder/shared/export-formats.ts';
 import { exportBytes } from '../recorder/thread/export/formats.ts';
@@ -24,7 +25,7 @@ const BUGS = [TypeError, RangeError, ReferenceError, SyntaxError] as const;
 
 /** Exports trajectories from a store, which a router may be writing to. */
 export async function exportTrajectories(flags: ExportFlags): Promise<void> {
-  const { format, session, group, tenant, version, label, output } = flags;
+  const { format, tenant, version, label, output } = flags;
   if (!formatNames.includes(format as ExportFormat)) {
     throw new ConfigError(`--format ${format}: one of ${formatNames.join(', ')}`);
   }
@@ -50,6 +51,7 @@ export async function exportTrajectories(flags: ExportFlags): Promise<void> {
   } catch (error) {
     throw new ConfigError((error as Error).message);
   }
+  const [session, group] = [flags.session, flags.group].map((name) => name && boundedKey(name));
   const given = { session, group, tenant, version, sinceMs, finished, minReward, maxReward, label };
   const query = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
   const progress = noProgress();

@@ -6,6 +6,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { parquetReadObjects } from 'hyparquet';
+import { boundedKey } from '../../src/classify/routing-keys.ts';
 import { packed } from '../../src/recorder/thread/store/packed-body.ts';
 import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
 import { RedisStore } from '../../src/recorder/thread/store/redis.ts';
@@ -76,6 +77,22 @@ test('export ends, and reports the requests that an earlier release stored unrea
     ring.map(({ id }) => [id, ['request'], undefined]),
   );
   assert.match(run.output(), /export: 3 turns have a stored request or response that can't be read/);
+});
+
+test('export finds a session and a group by their whole names, which the store has as hashes', async (t) => {
+  const [session, group] = ['s'.repeat(600), 'g'.repeat(600)];
+  const { dataDir } = filled(t, [turnOf({ session: boundedKey(session), group: boundedKey(group) }), turnOf()]);
+  for (const wish of [
+    ['--session', session],
+    ['--group', group],
+  ]) {
+    const run = turnout(t, ['export', '--format', 'jsonl', '--data-dir', dataDir, ...wish]);
+    assert.equal(await run.ended, 0, run.output());
+    assert.deepEqual(
+      lines(run.output()).map((line) => line.session),
+      [boundedKey(session)],
+    );
+  }
 });
 
 test('export reads the shared store', async (t) => {
