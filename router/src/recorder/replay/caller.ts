@@ -10,6 +10,9 @@ export interface CallerAnswer {
   readonly firstByteMs: number;
 }
 
+/** Names that a header can have: its value is UTF-8, has no control characters, and does not begin or end with a space. */
+const IN_HEADER = /^(?! )\P{Cc}+(?<! )$/u;
+
 /** Sends recorded requests as they were, over connections that are kept. Without time limits: a generation may take hours. */
 export class Caller {
   readonly #against: URL;
@@ -31,7 +34,7 @@ export class Caller {
       'content-type': 'application/json',
       'content-length': body.length,
       // Its turns on one engine, as they were.
-      ...(/^[\x21-\x7e]+$/.test(session) ? { 'x-session-id': session } : {}),
+      ...(IN_HEADER.test(session) ? { 'x-session-id': Buffer.from(session).toString('latin1') } : {}),
       ...(this.#apiKey === undefined ? {} : { authorization: `Bearer ${this.#apiKey}` }),
     };
     const options = { method: 'POST', headers, agent: this.#agent };
