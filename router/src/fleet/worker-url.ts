@@ -17,6 +17,9 @@ const RANKS = /\/*@(\d{1,6})(?:-(\d{1,6}))?\/*$/;
 /** No engine has more. */
 const MAX_RANKS = 1_024;
 
+/** A worker is named by its URL in headers of responses, too. (`URL` itself removes line breaks.) */
+const VISIBLE = /^[\x21-\x7e]*$/;
+
 /** The patterns below are slow on very long texts. */
 const MAX_URL_CHARS = 2_048;
 
@@ -43,6 +46,8 @@ export function readWorkerUrls(
   ranksEach = 1,
 ): WorkerAddress[] | string {
   if (text.length > MAX_URL_CHARS) return `A worker URL has at most ${MAX_URL_CHARS} characters.`;
+  if (!VISIBLE.test(text.trim()))
+    return 'A worker URL has only visible ASCII characters: percent-encode others, and write the host as xn--….';
   const [trimmed, ranks] = splitRanks(text.trim(), ranksEach);
   const url = /^[a-z]+:\/\//i.test(trimmed) ? trimmed : `http://${trimmed}`;
   let parsed: URL;

@@ -27,6 +27,15 @@ test('a URL is read to its endpoint, with or without its scheme and a slash at i
   assert.deepEqual(read('http://[::1]:9/base/'), v6);
 });
 
+test('a URL with characters that a header can not have is refused', () => {
+  for (const end of ['/a\r\nset-cookie: x', '00\n0', '/\ta', '/a b', '/\u010a', '/é', '/\0', '/\x7f'])
+    assert.match(refusalOf(`http://host:80${end}`), /only visible ASCII characters/, end);
+  assert.match(refusalOf('http://bücher:80'), /only visible ASCII characters.*xn--/);
+  // Which would be 169.254.169.254.
+  assert.match(refusalOf('http://①⑥⑨.254.169.254'), /only visible ASCII characters/);
+  assert.equal(read('http://host:80/%0A')['basePath'], '/%0A');
+});
+
 test('a number behind an @ is a data-parallel rank: another worker, the same endpoint', () => {
   const ranked = { ...plain, url: 'http://host:8000@3', rank: 3 };
   for (const text of [
