@@ -140,7 +140,7 @@ export function addSessionRoutes(
   app.delete('/sessions/:id{.+}', async (c) => {
     const session = c.req.param('id');
     const ended = await finish(c, session, {});
-    const tenant = exchangeOf(c)?.tenant ?? '';
+    const tenant = tenantOf(c) ?? exchangeOf(c)?.tenant ?? '';
     try {
       const isRemoved = await record?.remove(boundedKey(session), tenant);
       return isRemoved === true ? c.body(null, 204) : ended;

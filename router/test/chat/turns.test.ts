@@ -642,6 +642,27 @@ test('each client has its own sessions, whatever their names', async (t) => {
   assert.equal((await as('a', 'POST', `/sessions/${session}/pause_generation`, {})).status, 403);
 });
 
+test('an admin deletes the session of the client that the query names, not its own of that name', async (t) => {
+  const scene = await startChatScene(t, { router: { apiKey: ['a'], adminApiKey: ['boss'], captureChat: true } });
+  const as = (key: string, method: string, path: string, body: object | null = null) =>
+    fetch(scene.router.url + path, {
+      method,
+      headers: { authorization: `Bearer ${key}`, 'x-session-id': 'mine' },
+      body: body && JSON.stringify(body),
+    });
+  for (const key of ['a', 'boss']) {
+    const { status } = await as(key, 'POST', '/v1/chat/completions', { messages: [{ role: 'user', content: 'a' }] });
+    assert.equal(status, 200);
+  }
+  await untilIdle(scene.router);
+  const listed = (await (await as('boss', 'GET', '/trajectories')).json()) as { trajectories: { tenant: string }[] };
+  const tenant = listed.trajectories.map((each) => each.tenant).find((each) => each !== '');
+  assert.equal((await as('boss', 'DELETE', `/sessions/mine?tenant=${tenant}`)).status, 204);
+  assert.equal((await as('a', 'GET', '/sessions/mine')).status, 404);
+  const { records } = (await (await as('boss', 'GET', '/sessions/mine')).json()) as { records: unknown[] };
+  assert.equal(records.length, 1);
+});
+
 test('streams of several choices: sessions are read and exported with all requests, and continue', async (t) => {
   const scene = await startChatScene(t, {
     kind: 'vllm',
