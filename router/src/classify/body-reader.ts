@@ -2,6 +2,7 @@ import { asksMetadata } from '../engines/generation.ts';
 import type { Exchange, RoutingKey } from '../exchange.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
 import { copiedTogether } from '../kit/copy-slices.ts';
+import { percentDecoded } from '../kit/percent-decoded.ts';
 import type { Needs } from '../placed-request.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { after } from '../threads/worker-thread.ts';
@@ -230,12 +231,5 @@ function canWaitFor(head: RequestHead): boolean {
 }
 
 /** The model that the path asks about, or ''. */
-const modelOf = (path: string): string => (path.startsWith(MODEL_PATH) ? decoded(path.slice(MODEL_PATH.length)) : '');
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
+const modelOf = (path: string): string =>
+  path.startsWith(MODEL_PATH) ? percentDecoded(path.slice(MODEL_PATH.length)) : '';

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Context, Hono } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import type { Exchange } from '../exchange.ts';
+import { percentDecoded } from '../kit/percent-decoded.ts';
 import { type Env, type TinkerContext, read, refuse, request, session, tenantOf } from './app.ts';
 import { isOwnFuture } from './futures.ts';
 import type { Refusal } from './sample-requests.ts';
@@ -32,7 +33,8 @@ export class TrainerRoutes {
   /** What is not about sampling. */
   readonly orElse = async (x: Exchange): Promise<Response> => {
     const { trainer, sessions } = this.#parts;
-    const id = SESSION.exec(x.path)?.[1] ?? '';
+    // The trainer decodes it.
+    const id = percentDecoded(SESSION.exec(x.path)?.[1] ?? '');
     const isOthers = sessions.isOthers(id, x.tenant);
     if (!isOthers && !NOT_SERVED.test(x.path)) return trainer.forward(x);
     const detail = isOthers ? noSession(id) : `${x.path}: this server does not serve this part of the Tinker API.`;

@@ -179,6 +179,23 @@ test('sessions and sampling sessions stay those of the first key, whatever the t
   equal((await one.sample(asked(learned, 1, greedy))).sequences.length, 1);
 });
 
+test('a session is that of its first key, however its id is spelled in the path', async (t) => {
+  const { trainer, router } = await startWithTrainer(t, ['vllm'], { apiKey: ['tml-one', 'tml-two'] });
+  const [one, two] = ['tml-one', 'tml-two'].map((key) => new TinkerClient(router.url, { 'x-api-key': key }));
+  trainer.onRequest = (_, response) => {
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{"session_id":"run:1 é"}');
+    return true;
+  };
+  equal((await one!.get('/create_session', {}))['session_id'], 'run:1 é');
+  const { length } = trainer.requests;
+  for (const id of ['run:1%20%C3%A9', 'run%3A1%20%c3%a9', '%72un%3a1%20%C3%A9']) {
+    for (const path of [`/sessions/${id}/trace_export`, `/sessions%2F${id}%2Ftrace_export`])
+      equal((await two!.call(path)).status, 404, path);
+  }
+  equal(trainer.requests.length, length);
+  equal((await one!.call('/sessions/run%3A1%20%c3%a9/trace_export')).status, 200);
+});
+
 for (const kind of ['vllm', 'sglang'] as const) {
   test(`${kind}: a sampling session that the trainer created samples from its weights, not from the base's`, async (t) => {
     const { client, trainer, engines } = await startWithTrainer(t, [kind, kind]);
