@@ -129,6 +129,9 @@ export class SampleRequests {
     const { samplingSession: id, baseModel, modelPath } = sample;
     if (id === '') return this.sourceOf(baseModel, modelPath);
     if (id.includes(':')) return { status: 400, detail: 'sampling_session_id: must not contain ":"' };
+    // It is a part of a path and of a header.
+    if (!id.isWellFormed() || /\p{Cc}/u.test(id))
+      return { status: 400, detail: 'sampling_session_id: must not contain control characters or unpaired surrogates' };
     const { sessions, learn } = this.#parts;
     const found = sessions.sampling(id, tenant);
     if (found !== null) return found;

@@ -250,7 +250,7 @@ export class Sampling {
         headers: {
           'content-type': 'application/json',
           'x-request-id': `${future.id}.${tries}`,
-          ...(key === '' ? {} : { 'x-session-id': key }),
+          ...(key === '' ? {} : { 'x-session-id': Buffer.from(key).toString('latin1') }),
           // Waits for the weight swap that brings them.
           ...(source.snapshot === null ? {} : { 'x-turnout-min-snapshot': source.snapshot }),
         },

@@ -179,6 +179,24 @@ test('sessions and sampling sessions stay those of the first key, whatever the t
   equal((await one.sample(asked(learned, 1, greedy))).sequences.length, 1);
 });
 
+test('a sampling session of the trainer has any name that a path and a header can have', async (t) => {
+  const { client, trainer } = await startWithTrainer(t);
+  trainer.onRequest = ({ target }, response) => {
+    if (!target.includes('/samplers/')) return undefined;
+    response.writeHead(200, { 'content-type': 'application/json' }).end('{"base_model":"sim"}');
+    return true;
+  };
+  for (const name of ['日本', 'ü', 'a b', '__proto__'])
+    equal((await client.sample(asked(name, 0, greedy))).sequences.length, 1, name);
+  const { length } = trainer.requests;
+  for (const name of ['\ud800', 'a\nb', 'a\0']) {
+    const { status, json } = await client.call('/asample', asked(name, 0, greedy));
+    equal(status, 400);
+    match(String(json['detail']), /must not contain control characters or unpaired surrogates/);
+  }
+  equal(trainer.requests.length, length);
+});
+
 test('a session is that of its first key, however its id is spelled in the path', async (t) => {
   const { trainer, router } = await startWithTrainer(t, ['vllm'], { apiKey: ['tml-one', 'tml-two'] });
   const [one, two] = ['tml-one', 'tml-two'].map((key) => new TinkerClient(router.url, { 'x-api-key': key }));
