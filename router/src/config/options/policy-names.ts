@@ -16,12 +16,12 @@ export const policyNames = [
 export type PolicyName = (typeof policyNames)[number];
 
 /** Other names of policies. */
-const otherNames: Readonly<Record<string, PolicyName>> = { consistent_hashing: 'consistent_hash' };
+const otherNames: ReadonlyMap<string, PolicyName> = new Map([['consistent_hashing', 'consistent_hash']]);
 
 /** The name of a policy in its usual spelling (`-` and `_` are the same); a path to a module stays as it is. */
 export function policyName(text: string): string {
   const name = text.replaceAll('-', '_');
-  return isPath(text) ? text : (otherNames[name] ?? name);
+  return isPath(text) ? text : (otherNames.get(name) ?? name);
 }
 
 /** `./my-policy.ts`, `/opt/policy.js`, `policies/mine.mjs`. */
