@@ -184,4 +184,4 @@ export const settingHeaders = (headers: Iterable<readonly [name: string, value: 
 
 /** A header's value, each byte as a character. */
 export const headerText = ({ value = '', rawValue }: HeaderValue): string =>
-  rawValue === undefined || rawValue.length === 0 ? value : Buffer.from(rawValue).toString('latin1');
+  Buffer.from(rawValue === undefined || rawValue.length === 0 ? value : rawValue).toString('latin1');
