@@ -1,9 +1,11 @@
-import { equal } from 'node:assert/strict';
+import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import { exchangeOf } from '../../test/harness/policy.ts';
 import { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { MAX_KEYS } from './meters.ts';
+import { peerMetrics } from './metrics/peers.ts';
+import type { MetricSources } from './metrics/spec.ts';
 import { PeerMeters } from './peer-meters.ts';
 
 test('the counters of workers and models that come and go have a limit', () => {
@@ -33,4 +35,25 @@ test('the counters of workers and models that come and go have a limit', () => {
     route!.answered,
   ])
     equal(counts.size, MAX_KEYS);
+});
+
+test('names of models and policies may have blanks', () => {
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null });
+  const worker = fleet.add('http://w:1') as Worker;
+  const peers = new PeerMeters(
+    () => './my policy.js',
+    () => 'my model',
+  );
+  const x = exchangeOf();
+  Object.assign(x, { isGeneration: true, path: '/v1/completions', status: 200, outcome: 'complete' });
+  Object.assign(x, { endMs: x.startMs, answeredBy: worker });
+  peers.finished(x);
+  const sources = { peers } as unknown as MetricSources;
+  const labelsOf = (peer: keyof typeof peerMetrics, label: string) =>
+    peerMetrics[peer].flatMap(({ name, read, labels = [] }) =>
+      labels.includes(label) && !name.includes('worker_') ? read(sources).map((sample) => sample.labels[label]) : [],
+    );
+  deepEqual(new Set(labelsOf('sglang', 'model')), new Set(['my model']));
+  deepEqual(new Set(labelsOf('sglang', 'streaming')), new Set(['false']));
+  deepEqual(new Set(labelsOf('vllm', 'policy')), new Set(['./my policy.js']));
 });

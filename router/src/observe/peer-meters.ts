@@ -13,9 +13,18 @@ export const PEER_BOUNDS = [
 /** Whether sglang-router and vllm-router retry a request after this status of an engine. */
 const isRetried = (status: number): boolean => status >= 500 || status === 408 || status === 429;
 
+/** Names of models and paths of policies may have blanks. */
+const BETWEEN = '\n';
+const pairKey = (one: string | number, other: string | boolean): string => `${one}${BETWEEN}${other}`;
+
+export const pairIn = (key: string): readonly [one: string, other: string] => {
+  const at = key.indexOf(BETWEEN);
+  return [key.slice(0, at), key.slice(at + 1)];
+};
+
 export class RouteMeters {
   readonly duration = new Histogram(PEER_BOUNDS);
-  /** Key: the model and whether the response was a stream, separated by a blank. */
+  /** Key: `pairKey` of the model and whether the response was a stream. */
   readonly answered = new Map<string, number>();
   /** Key: the code of the router's error, or `http_` and the engine's status. */
   readonly errors = new Map<string, number>();
@@ -29,7 +38,7 @@ export class RouteMeters {
 /** The counters for `--metrics-compat`. Clients choose paths, so all paths but those of generation share one label. */
 export class PeerMeters implements Observer {
   readonly routes = new Map<string, RouteMeters>();
-  /** Keys are two words, separated by a blank. Here: status and error code. */
+  /** Keys are of `pairKey`. Here: status and error code. */
   readonly responses = new Map<string, number>();
   /** Of engines' responses, by status and error code. */
   readonly upstream = new Map<string, number>();
@@ -58,7 +67,7 @@ export class PeerMeters implements Observer {
   attemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string, waitMs: number | null): void {
     // After a closed idle connection the request is sent again without another choice.
     if (failure !== 'stale') {
-      add(this.upstream, failure === 'status' ? `${detail} ` : '500 call_upstream_request_error');
+      add(this.upstream, failure === 'status' ? pairKey(detail, '') : pairKey(500, 'call_upstream_request_error'));
       this.#decided(x, worker);
     }
     this.#ran(worker, faultOfAttempt(x, failure, detail));
@@ -66,7 +75,7 @@ export class PeerMeters implements Observer {
       this.#routeOf(x).retries++;
       this.#willWait(x.failures.length, waitMs / 1000);
     }
-    if (worker.role !== 'regular') addBounded(this.failedHalves, `${worker.role} ${worker.url}`);
+    if (worker.role !== 'regular') addBounded(this.failedHalves, pairKey(worker.role, worker.url));
   }
 
   finished(x: Exchange): void {
@@ -75,19 +84,19 @@ export class PeerMeters implements Observer {
     const route = this.#routeOf(x);
     route.duration.observe(x.durationMs / 1000);
     const shown = error === null ? status : error.status;
-    if (shown > 0) add(this.responses, `${shown} ${error?.code ?? ''}`);
+    if (shown > 0) add(this.responses, pairKey(shown, error?.code ?? ''));
     if (error !== null || status >= 400) add(route.errors, error?.code ?? `http_${status}`);
     if (x.failures.length > 0 && (error !== null || isRetried(status))) route.exhausted++;
     // The status is the router's own; the attempts are counted.
     if (worker === null) return;
     if (x.placement !== null && x.placement.legs.length > 1) {
       route.pairDuration.observe(x.durationMs / 1000);
-      for (const leg of x.placement.legs) addBounded(this.halves, `${leg.role} ${leg.worker.url}`);
+      for (const leg of x.placement.legs) addBounded(this.halves, pairKey(leg.role, leg.worker.url));
     }
-    add(this.upstream, `${status} `);
+    add(this.upstream, pairKey(status, ''));
     this.#decided(x, worker);
     this.#ran(worker, faultOfEnd(x));
-    if (x.isGeneration) addBounded(route.answered, `${this.#modelOf(x)} ${x.isStream}`);
+    if (x.isGeneration) addBounded(route.answered, pairKey(this.#modelOf(x), x.isStream));
   }
 
   #willWait(retry: number, secs: number): void {
@@ -98,13 +107,13 @@ export class PeerMeters implements Observer {
   #decided(x: Exchange, worker: Worker): void {
     if (!x.isGeneration) return;
     const policy = this.#policyFor(x);
-    addBounded(this.decisions, `${policy} ${worker.url}`);
-    addBounded(this.selections, `${policy} ${this.#modelOf(x)}`);
+    addBounded(this.decisions, pairKey(policy, worker.url));
+    addBounded(this.selections, pairKey(policy, this.#modelOf(x)));
   }
 
   #ran({ url }: Worker, hasFailed: boolean | null): void {
     if (hasFailed === null) return;
-    addBounded(this.outcomes, `${url} ${hasFailed ? 'failure' : 'success'}`);
+    addBounded(this.outcomes, pairKey(url, hasFailed ? 'failure' : 'success'));
     const before = this.inRow.get(url) ?? 0;
     this.inRow.set(url, hasFailed ? Math.min(before, 0) - 1 : Math.max(before, 0) + 1);
     dropOldest(this.inRow);

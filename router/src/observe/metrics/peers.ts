@@ -1,5 +1,5 @@
 import type { Role } from '../../fleet/worker.ts';
-import type { RouteMeters } from '../peer-meters.ts';
+import { type RouteMeters, pairIn } from '../peer-meters.ts';
 import { breakerState, breakerTransitions, health, inFlight } from './fleet.ts';
 import {
   type MetricSources,
@@ -23,15 +23,15 @@ const routes =
   ({ peers }: MetricSources): T[] =>
     [...(peers?.routes ?? [])].flatMap(([route, of]) => read(route, of));
 
-/** Keys of `counts` are two words. */
+/** @param names the labels of the two parts of a key */
 const pairs = (
   counts: ReadonlyMap<string, number> | undefined,
   names: readonly [string, string],
   more = {},
 ): Sample[] =>
-  Array.from(counts ?? [], ([words, value]) => {
-    const blank = words.indexOf(' ');
-    return { labels: { ...more, [names[0]]: words.slice(0, blank), [names[1]]: words.slice(blank + 1) }, value };
+  Array.from(counts ?? [], ([key, value]) => {
+    const [one, other] = pairIn(key);
+    return { labels: { ...more, [names[0]]: one, [names[1]]: other }, value };
   });
 
 const outcomes = ({ peers }: MetricSources): Sample[] => pairs(peers?.outcomes, ['worker', 'outcome']);
