@@ -275,6 +275,8 @@ test('a key in the body that is very long is replaced by its hash, the same as i
   assert.equal(valueOf(`"${long.replace('k', '\\u006b')}"`), valueOf(`"${long}"`));
   assert.match(valueOf(`"${longer}"`), /^hash:[\da-z]+:250000$/);
   assert.notEqual(valueOf(`"${longer}"`), valueOf(`"${longer.slice(1)}j"`));
+  // As Python writes it.
+  assert.equal(valueOf(`"${'\\u65e5'.repeat(600)}"`), read([`x-session-id: ${'日'.repeat(600)}`]).key!.value);
   // As long as a key may be, in the longest way to write it.
   assert.equal(valueOf(`"${'\\u00e9'.repeat(512)}"`), 'é'.repeat(512));
   for (const structure of [`["${longer}"]`, `{"a":"${longer}"}`, '9'.repeat(10_000)]) {

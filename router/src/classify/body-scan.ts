@@ -12,10 +12,11 @@ const FIRST_PROMPT = MODEL + 1;
 const innerFields = ['session_id', 'user_id', 'id'];
 const innerFinder = new MemberFinder(innerFields);
 
-/** The largest JSON string of that many characters: anything longer is not decoded. */
+/** The largest JSON string of that many characters. */
 const MAX_KEY_BYTES = 6 * MAX_KEY_CHARS + 2;
 
 const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
 
 /** What to read from a body. Plain data, because it may go to another thread. */
 export interface BodyQuestion {
@@ -80,8 +81,12 @@ export class BodyScan {
 
 /** @returns '' for values that are no key: null, an object, an invalid string */
 function keyValue(bytes: Buffer, start: number, end: number): string {
-  if (end - start <= MAX_KEY_BYTES) return boundedKey(readScalarText(bytes, start, end) ?? '');
-  return bytes[start] === QUOTE ? hashedKey(bytes.subarray(start + 1, end - 1)) : '';
+  const isLong = end - start > MAX_KEY_BYTES;
+  if (isLong && bytes[start] !== QUOTE) return '';
+  const content = bytes.subarray(start + 1, end - 1);
+  // Without escapes these are the bytes of the text, however many.
+  if (isLong && !content.includes(BACKSLASH)) return hashedKey(content);
+  return boundedKey(readScalarText(bytes, start, end) ?? '');
 }
 
 function modelName(bytes: Buffer, start: number, end: number): string {
