@@ -1,7 +1,7 @@
 import type { Context, Hono } from 'hono';
 import * as z from 'zod';
 import { boundedKey } from '../classify/routing-keys.ts';
-import { checkJson } from '../config/check-input.ts';
+import { checkJson, namedValues } from '../config/check-input.ts';
 import type { Exchange } from '../exchange.ts';
 import { errorTable } from '../kit/errors.ts';
 
@@ -17,11 +17,11 @@ const ofTrajectory = z
 const ending = z.strictObject({
   session_id: z.string().optional(),
   reward: z.number().nullable().optional(),
-  rewards: z.record(z.string().min(1).max(256), z.number()).optional(),
+  rewards: namedValues(z.string().min(1).max(256), z.number()).optional(),
   labels: z
     .union([
       z.array(label),
-      z.record(z.string(), value).transform((named) => Object.entries(named).map(([key, each]) => `${key}=${each}`)),
+      namedValues(z.string(), value).transform((named) => Object.entries(named).map(([key, each]) => `${key}=${each}`)),
     ])
     .pipe(z.array(label).max(MAX_LABELS))
     .transform((labels) => [...new Set(labels)])

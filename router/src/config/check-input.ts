@@ -1,11 +1,18 @@
-import type { z } from 'zod';
-import { parseBody } from '../kit/json-object.ts';
+import * as z from 'zod';
+import { isObject, parseBody } from '../kit/json-object.ts';
 import { messageFor } from './value-messages.ts';
 
 /** What came in, or what is wrong with it in words for the caller. */
 export type Checked<T> =
   | { readonly data: T; readonly problem: null }
   | { readonly data: null; readonly problem: string };
+
+/** An object whose names are the caller's. zod leaves out `__proto__`, which would be lost without a word. */
+export const namedValues = <Value extends z.ZodType>(name: z.ZodString, value: Value) =>
+  z
+    .unknown()
+    .refine((given) => !isObject(given) || !Object.hasOwn(given, '__proto__'), 'can not have the name "__proto__"')
+    .pipe(z.record(name, value));
 
 /** Checks a request body of the router's own, small endpoints. An empty body counts as `{}`. */
 export function checkJson<T>(schema: z.ZodType<T>, text: string): Checked<T> {

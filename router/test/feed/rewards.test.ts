@@ -153,3 +153,27 @@ test('rewards of a session that no consumer gets are stored with its turns', asy
     assert.match(`${status} ${text}`, /^409 .*group_taken/, 'what the consumer got');
   }
 });
+
+test('a reward or label that can not be kept under its name is refused, others have any name', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1, needsReward: true });
+  await scene.turn('s', 'g');
+  for (const [path, body] of [
+    ['/sessions/s/finish', '{"rewards":{"a":1,"__proto__":2}}'],
+    ['/sessions/s/finish', '{"labels":{"a":1,"__proto__":2}}'],
+    [reward('s'), '{"rewards":{"__proto__":2}}'],
+    [reward('s'), '{"turn_rewards":{"__proto__":2}}'],
+    [reward('s'), '{"token_rewards":{"__proto__":[2]}}'],
+  ] as const) {
+    const { status, text } = await scene.post(path, body);
+    assert.equal(status, 400, text);
+    assert.match(text, /can not have the name \\"__proto__\\"/);
+  }
+  const names = { constructor: 1, toString: 2, hasOwnProperty: 3, '10': 4, '9': 5 };
+  await scene.finish('s', { rewards: names, labels: names });
+  const [group] = await scene.take('wait_secs=20');
+  assert.deepEqual(group!.rows[0]!.rewards, names);
+  assert.deepEqual(
+    new Set(group!.rows[0]!.labels),
+    new Set(Object.entries(names).map(([name, value]) => `${name}=${value}`)),
+  );
+});

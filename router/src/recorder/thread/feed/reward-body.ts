@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { checkJson } from '../../../config/check-input.ts';
+import { checkJson, namedValues } from '../../../config/check-input.ts';
 import { type TrajectoryStore, turnsOf } from '../store/store.ts';
 import { type Trajectory } from '../export/trajectory.ts';
 import { noProgress, walk } from '../export/walk.ts';
@@ -14,9 +14,9 @@ const numbers = z.array(z.number());
 const body = z.strictObject({
   id: z.string().max(256).default(''),
   reward: z.number().nullable().optional(),
-  rewards: z.record(z.string().min(1).max(256), z.number()).optional(),
-  turn_rewards: z.union([numbers, z.record(z.string(), z.number())]).optional(),
-  token_rewards: z.union([numbers, z.record(z.string(), numbers)]).optional(),
+  rewards: namedValues(z.string().min(1).max(256), z.number()).optional(),
+  turn_rewards: z.union([numbers, namedValues(z.string(), z.number())]).optional(),
+  token_rewards: z.union([numbers, namedValues(z.string(), numbers)]).optional(),
 });
 
 /** Reads a reward, and finds the turns that it names by their order. @returns a text: what is wrong. Rejects while the store lacks turns. */
