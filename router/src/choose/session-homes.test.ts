@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
+import { memoryUsed } from '../../test/harness/memory-used.ts';
 import { exchangeOf, fleetOfSize } from '../../test/harness/policy.ts';
 import { BodyReader } from '../classify/body-reader.ts';
 import { keyOrders } from '../classify/routing-keys.ts';
@@ -81,9 +80,6 @@ test('however many sessions and moves there are, so many are kept', () => {
 test('a session does not keep the head of its first request in memory', () => {
   const { homes, workers } = scene();
   const reader = new BodyReader(keyOrders.turnout(['x-session-id']));
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as () => void;
-  const used = (): number => (collect(), process.memoryUsage().heapUsed);
   const place = (i: number): void => {
     const name = `x-session-id: a-session-with-a-long-name-${i}`;
     const x = exchangeOf({
@@ -93,8 +89,27 @@ test('a session does not keep the head of its first request in memory', () => {
     homes.placed(x, workers[0]!);
   };
   place(0);
-  const before = used();
+  const before = memoryUsed();
   for (let i = 1; i <= 500; i++) place(i);
-  const bytes = (used() - before) / 500;
+  const bytes = (memoryUsed() - before) / 500;
   assert.ok(homes.size === 501 && bytes < 2_000, `${bytes} bytes per session`);
+});
+
+test('sessions that have ended, or were forgotten, leave nothing in memory', () => {
+  const { clock, homes, workers } = scene(1_000, 1_000);
+  const pass = (count: number, what: string): void => {
+    for (let i = 0; i < count; i++) {
+      const x = exchangeOf({ session: `${what}-${i}` });
+      homes.placed(x, workers[0]!);
+      x.outcome = 'complete';
+      homes.released(x);
+      if (i % 2 === 0) homes.ended(x.session);
+      else if (i % 512 === 1) homes.sweep((clock.nowMs += 2_000));
+    }
+  };
+  pass(2_000, 'before');
+  const before = memoryUsed();
+  pass(20_000, 'a-session-with-a-long-name');
+  const bytes = (memoryUsed() - before) / 20_000;
+  assert.ok(homes.size < 1_000 && bytes < 50, `${bytes} bytes per session`);
 });

@@ -1,6 +1,7 @@
 import type { PlacedRequest } from '../placed-request.ts';
 import type { Move, MoveReason, Why } from '../fleet/session-move.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { LinkedList, type ListNode } from '../kit/linked-list.ts';
 import type { MoveWhy } from './policy.ts';
 
 /** Beyond this number the sessions that were first seen longest ago are forgotten. */
@@ -30,6 +31,11 @@ export interface SessionHome {
   lastMove: Move | null;
 }
 
+interface KeptHome extends SessionHome {
+  /** Its place in the order in which sessions were first seen. */
+  readonly link: ListNode<string>;
+}
+
 /**
  * Which worker each session is at and how often it moved, for every policy: for logs, metrics and the API. No decision
  * depends on it. It knows the sessions that a policy reads keys of, since the router started.
@@ -37,12 +43,15 @@ export interface SessionHome {
 export class SessionHomes {
   /** Total moves by reason. */
   readonly movesByReason = new Map<MoveReason, number>();
-  readonly #homes = new Map<string, SessionHome>();
+  readonly #homes = new Map<string, KeptHome>();
+  /**
+   * Those first seen longest ago first. (The first entry of a Map is slow to find after others before it were removed, and an iterator that
+   * stays there keeps all entries that the Map had since.)
+   */
+  readonly #order = new LinkedList<string>();
   readonly #nowMs: () => number;
   readonly #ttlMs: () => number;
   readonly #maxSessions: number;
-  /** Goes through the sessions, those first seen longest ago first. (To begin anew each time is slow once many at the front were deleted.) */
-  #oldest = this.#homes.keys();
   /** A ring buffer: the next move goes to `#nextMove`. */
   readonly #moves: Move[] = [];
   #nextMove = 0;
@@ -125,7 +134,10 @@ export class SessionHomes {
   }
 
   ended(session: string): void {
+    const home = this.#homes.get(session);
+    if (home === undefined) return;
     this.#homes.delete(session);
+    this.#order.remove(home.link);
   }
 
   /** Forgets sessions that were idle for too long: a part of them in each call. */
@@ -143,21 +155,16 @@ export class SessionHomes {
         return;
       }
       const [session, { inFlight, lastMs }] = value;
-      if (inFlight === 0 && nowMs - lastMs > ttlMs) this.#homes.delete(session);
+      if (inFlight === 0 && nowMs - lastMs > ttlMs) this.ended(session);
     }
   }
 
   #open(x: PlacedRequest, worker: Worker, nowMs: number): void {
     const { session, group, why } = x;
     const times = { sinceMs: nowMs, lastMs: nowMs };
-    const home = { worker, group, ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null };
+    const link = this.#order.push(session);
+    const home = { worker, group, ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null, link };
     this.#homes.set(session, home);
-    while (this.#homes.size > this.#maxSessions) this.#forgetOldest();
-  }
-
-  #forgetOldest(): void {
-    const { value } = this.#oldest.next();
-    if (value === undefined) this.#oldest = this.#homes.keys();
-    else this.#homes.delete(value);
+    while (this.#homes.size > this.#maxSessions) this.ended(this.#order.first!.value);
   }
 }
