@@ -32,7 +32,7 @@ export interface GroupMember {
 
 /** The sessions of one prompt. */
 export class Group {
-  /** Open members by the worker that got their first turn; 0: some were there. */
+  /** Open members by the worker that got their first turn; 0: some were there. Without workers that have left the fleet. */
   readonly placed = new Map<WorkerState, number>();
   /** Responses so far, and their tokens. */
   answers = 0;
@@ -45,7 +45,8 @@ export class Group {
   /** The first turn of a member is placed; `null`: the member has ended. */
   place(member: GroupMember, at: WorkerState | null): void {
     const { firstAt } = member;
-    if (firstAt !== null) this.placed.set(firstAt, this.placed.get(firstAt)! - 1);
+    const there = firstAt === null ? undefined : this.placed.get(firstAt);
+    if (there !== undefined) this.placed.set(firstAt!, there - 1);
     member.firstAt = at;
     if (at !== null) this.placed.set(at, (this.placed.get(at) ?? 0) + 1);
   }
@@ -238,6 +239,11 @@ export class OpenSessions {
       for (let i = 0; i < LOOKED_AT && this.#groups.size > MAX_GROUPS; i++) this.#forgetGroup();
     }
     return group;
+  }
+
+  /** The worker has left the fleet: a group that goes on for weeks would keep all that ever had a turn of it. */
+  left(state: WorkerState): void {
+    for (const { placed } of this.#groups.values()) placed.delete(state);
   }
 
   #forgetGroup(): void {

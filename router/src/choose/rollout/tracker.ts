@@ -74,7 +74,9 @@ export class RolloutTracker {
       // The worker failed, or its weights changed, so the contexts in its cache are lost.
       if (!fleet.isEligible(worker)) this.#leave(state);
       this.#loadChanged(state);
-      if (event === 'removed') this.#workerStates.delete(worker);
+      if (event !== 'removed') return;
+      this.#workerStates.delete(worker);
+      this.sessions.left(state);
     });
   }
 
