@@ -55,7 +55,8 @@ export class VersionLabels implements WeightCheck {
         const [worker] = this.#ranksOf(engineUrl);
         if (worker !== undefined) this.judge?.named(worker, name, stale);
       });
-      this.#labels.set(engineUrl, label);
+      // The last worker of the engine may have been removed while requests of it are in flight: nothing would remove the label.
+      if (this.#ranksOf(engineUrl).length > 0) this.#labels.set(engineUrl, label);
     }
     return label;
   }
@@ -68,6 +69,7 @@ export class VersionLabels implements WeightCheck {
   /** Asks now and then at intervals for some minutes: requests need the version before they are sent. */
   watch(worker: Worker): void {
     const label = this.of(worker);
+    if (this.#labels.get(worker.engineUrl) !== label) return;
     this.#interestMs.set(label, performance.now() + INTEREST_MS);
     void label.ask();
     this.#poll ??= setInterval(() => this.#askAgain(), POLL_MS).unref();
