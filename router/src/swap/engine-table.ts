@@ -202,6 +202,7 @@ export class EngineTable implements WeightSource {
       engine = new SwapEngine(worker.engineUrl, set);
       set.engines.set(worker.engineUrl, engine);
       this.#engines.set(worker.engineUrl, engine);
+      set.ledger.joined(worker.engineUrl);
     }
     engine.add(worker);
     if (isNew) this.lifecycle.bring(engine, 'registered');
@@ -226,6 +227,7 @@ export class EngineTable implements WeightSource {
     this.parts.gate.open(engine.url);
     this.#engines.delete(engine.url);
     engine.set.engines.delete(engine.url);
+    engine.set.ledger.left(engine.url);
     // An interrupted swap may have waited for this engine only.
     engine.set.brought();
   }

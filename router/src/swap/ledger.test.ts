@@ -27,3 +27,55 @@ test('a session that began before the ledger was cleared lags behind what was lo
   load(ledger, 'v2', 'v3');
   deepEqual(ledger.loadedBetween('v1', 'v3', 'base'), 2);
 });
+
+test('what is known of engines that have left is bounded, and that of engines in the fleet stays', () => {
+  const state = new Map<string, string>();
+  const done = { stage: 'done', error: null, phases: {} };
+  const pass = (ledger: Ledger, from: number): void => {
+    for (let i = from; i < from + 3_000; i++) {
+      const url = `http://engine-${i}:1`;
+      ledger.joined(url);
+      ledger.noteBootPath(url, '/weights');
+      ledger.noteKeptName(url, 'v1');
+      ledger.note(ledger.last!, url, done);
+      ledger.left(url);
+      // The engine was asked while it left.
+      ledger.noteBootPath(url, '/weights');
+    }
+  };
+  const ledger = new Ledger(state, 'all');
+  load(ledger, 'v1');
+  ledger.joined('http://stays:1');
+  ledger.noteBootPath('http://stays:1', '/weights');
+  ledger.note(ledger.last!, 'http://stays:1', done);
+  pass(ledger, 0);
+  pass(ledger, 3_000);
+  deepEqual(state.size, 1 + 2 + 3 * 4_096);
+  deepEqual(ledger.bootPathOf('http://stays:1'), '/weights');
+  ledger.save(ledger.last!);
+  const next = new Ledger(state, 'all');
+  next.joined('http://stays:1');
+  next.joined('http://engine-5999:1');
+  pass(next, 6_000);
+  deepEqual(state.size, 1 + 2 + 3 * 4_097);
+  const names = ['stays', 'engine-5999', 'engine-8999', 'engine-1'];
+  const urls = names.map((name) => `http://${name}:1`);
+  deepEqual(
+    urls.map((url) => next.bootPathOf(url)),
+    ['/weights', '/weights', '/weights', null],
+  );
+  deepEqual(
+    urls.map((url) => next.last!.engines.has(url)),
+    [true, true, true, false],
+  );
+});
+
+test('a snapshot that no engine could load stays failed, however many engines come and go', () => {
+  const ledger = empty();
+  load(ledger, 'v1');
+  const how = { path: null, transition: 'async', reset: 'all', mover: 'router' } as const;
+  const failed = ledger.add({ ...how, identity: 'v2', whole: 'v2' }, 0);
+  ledger.note(failed, 'http://first:1', { stage: 'error', error: 'no such file', phases: {} });
+  for (let i = 0; i < 5_000; i++) ledger.left(`http://engine-${i}:1`);
+  deepEqual(ledger.wanted?.identity, 'v1');
+});

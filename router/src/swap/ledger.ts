@@ -72,12 +72,18 @@ export interface LedgerEntry extends z.output<typeof entry> {
 const MAX_ENTRIES = 4_096;
 /** Older ones are kept without their engines. */
 const MAX_DETAILED = 10;
+/** Engines that have left and may come back: what is known of more is forgotten. */
+const MAX_AWAY = 4_096;
 
 /** The swaps of one set of workers, oldest first. With a data directory they survive the router. */
 export class Ledger {
   readonly #state: StateMap;
   readonly #key: string;
   readonly #entries: LedgerEntry[] = [];
+  /** Engines in the fleet. Both by URL. */
+  readonly #present = new Set<string>();
+  /** Engines that are not in the fleet, those that left longest ago first. */
+  readonly #away = new Set<string>();
   #start: z.output<typeof start> = { seq: 0, namespace: '', resetAllSeq: 0 };
   #lastSeq = 0;
 
@@ -87,6 +93,7 @@ export class Ledger {
     const records = new Map<number, [url: string, json: string][]>();
     for (const [name, json] of state.entries()) {
       const [, seq, url] = name.startsWith(`${key}|`) ? name.split('|') : [];
+      if (seq === 'boot' || seq === 'kept') this.#away.add(url!);
       if (url !== undefined) records.set(Number(seq), [...(records.get(Number(seq)) ?? []), [url, json]]);
       const read = url === undefined && seq !== undefined ? entry.safeParse(parseJson(json)) : null;
       if (read?.success !== true) continue;
@@ -98,6 +105,7 @@ export class Ledger {
       for (const [url, json] of records.get(seq) ?? []) {
         const read = engine.safeParse(parseJson(json));
         if (read.success) engines.set(url, read.data);
+        this.#away.add(url);
       }
     }
     const cleared = start.safeParse(parseJson(state.get(`${key}|cleared`) ?? ''));
@@ -167,6 +175,40 @@ export class Ledger {
     return new Map(left.map(([url, { stage }]) => [url, stage]));
   }
 
+  /** An engine with this URL is in the fleet. */
+  joined(url: string): void {
+    this.#present.add(url);
+    this.#away.delete(url);
+  }
+
+  left(url: string): void {
+    this.#present.delete(url);
+    this.#keep(url);
+  }
+
+  /** Something is known of the engine. In a fleet that scales up and down most of those that have left do not come back. */
+  #keep(url: string): void {
+    if (this.#present.has(url)) return;
+    this.#away.delete(url);
+    this.#away.add(url);
+    for (const oldest of this.#away) {
+      if (this.#away.size <= MAX_AWAY) return;
+      this.#away.delete(oldest);
+      this.#forget(oldest);
+    }
+  }
+
+  #forget(url: string): void {
+    for (const note of ['boot', 'kept']) this.#state.delete(`${this.#key}|${note}|${url}`);
+    for (const each of this.#entries.slice(-1 - MAX_DETAILED)) {
+      const record = each.engines.get(url);
+      // That no engine could load it decides what others load.
+      if (record === undefined || (record.stage === 'error' && !each.hasLoaded)) continue;
+      each.engines.delete(url);
+      this.#state.delete(`${this.#nameOf(each)}|${url}`);
+    }
+  }
+
   /** Where an engine found the weights that it was started with; null: not known. */
   bootPathOf(url: string): string | null {
     return this.#state.get(`${this.#key}|boot|${url}`) ?? null;
@@ -174,6 +216,7 @@ export class Ledger {
 
   noteBootPath(url: string, path: string): void {
     this.#state.set(`${this.#key}|boot|${url}`, path);
+    this.#keep(url);
   }
 
   /** See `SwapEngine.keptName`. */
@@ -184,6 +227,7 @@ export class Ledger {
   noteKeptName(url: string, name: string | null): void {
     if (name !== null) this.#state.set(`${this.#key}|kept|${url}`, name);
     else if (this.keptNameOf(url) !== null) this.#state.delete(`${this.#key}|kept|${url}`);
+    this.#keep(url);
   }
 
   /** The signal that waits; null: none does. */
@@ -238,6 +282,7 @@ export class Ledger {
   note(changed: LedgerEntry, url: string, record: EngineRecord): void {
     changed.engines.set(url, record);
     this.#state.set(`${this.#nameOf(changed)}|${url}`, JSON.stringify(record));
+    this.#keep(url);
   }
 
   /** Forgets the swaps. Their numbers are not used again, and prompt caches keep their namespace. */
