@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { memoryUsed } from '../../test/harness/memory-used.ts';
 import type { Reply } from './ask.ts';
 import { engines } from './engines.ts';
 
@@ -99,4 +100,17 @@ test('vLLM reports a pause and a sleep, and may be paused where it does not resp
     false,
   ]);
   assert.deepEqual(await told({ '/is_paused': null, '/is_sleeping': null }), [null, true]);
+});
+
+test('vLLM: the start of its process does not keep the page in memory that it was read from', async () => {
+  const page = (secs: number): string =>
+    `${'# HELP some_metric '.repeat(5_000)}\nprocess_start_time_seconds 1.76423${secs}e+09\n`;
+  const startOf = (secs: number) =>
+    engines.vllm.readStart!(() => Promise.resolve({ status: 200, text: Buffer.from(page(secs)).toString() }));
+  assert.equal(await startOf(456_712), '1.76423456712e+09');
+  const before = memoryUsed();
+  const starts: (string | null)[] = [];
+  for (let i = 0; i < 200; i++) starts.push(await startOf(100_000 + i));
+  const bytes = (memoryUsed() - before) / starts.length;
+  assert.ok(bytes < 10_000, `${bytes} bytes per start`);
 });

@@ -54,7 +54,9 @@ export const vllm: Engine = {
     };
   },
   async readStart(ask) {
-    return /^process_start_time_seconds (\S+)/m.exec((await askText(ask, '/metrics')) ?? '')?.[1] ?? null;
+    const start = /^process_start_time_seconds (\S+)/m.exec((await askText(ask, '/metrics')) ?? '')?.[1];
+    // A copy: a slice would keep the whole page in memory as long as the start is known.
+    return start === undefined ? null : Buffer.from(start).toString();
   },
   async readWeightVersion(ask) {
     return text((await askJson(ask, '/weight_info'))?.['weight_version']);
