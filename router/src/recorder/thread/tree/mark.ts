@@ -98,6 +98,7 @@ export class Mark {
     if (this.#named.size <= MAX_SESSIONS) return before;
     const oldest = this.#named.values().next().value!;
     this.#named.delete(oldest.session);
+    this.#mixed?.delete(oldest.session);
     return oldest;
   }
 
