@@ -125,7 +125,8 @@ export abstract class Captures<Open extends OpenCapture> {
   #inOrder<T>(work: () => Promise<T>): Promise<T> {
     const done = this.#isInOrder ? this.#last.then(work) : work();
     const ended = done.catch(() => {});
-    this.#last = this.#isInOrder ? ended : Promise.all([this.#last, ended]);
+    // Without the results: those of each list would be in that of the next one, back to the first response.
+    this.#last = this.#isInOrder ? ended : Promise.all([this.#last, ended]).then(() => {});
     return done;
   }
 }
