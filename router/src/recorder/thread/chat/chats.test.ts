@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { memoryUsed } from '../../../../test/harness/memory-used.ts';
 import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
 import { until } from '../../../../test/harness/within.ts';
 import { writeTokenizer } from '../../../../../simulator/src/tokens/tokenizer-files.ts';
@@ -153,4 +154,13 @@ test('while its turns can not be read a session is lost; once they can it goes o
   assert.equal(other!.parent, first!.id);
   assert.equal(other!.drift?.kind, 'template', 'its engine rendered other ids, and nothing was lost');
   await chats.writer.close();
+});
+
+test('a session in memory does not keep what was made of it last', async (t) => {
+  const chats = await chatsOf(t, 1_000_000);
+  await itself(chats, 'first');
+  const before = memoryUsed();
+  for (let i = 0; i < 50; i++) await chats.with(`s${i}`, '', () => Promise.resolve(Buffer.alloc(1_000_000)));
+  const bytes = (memoryUsed() - before) / 50;
+  assert.ok(bytes < 100_000, `${bytes} bytes per session`);
 });

@@ -59,7 +59,11 @@ export class Chats {
         this.#bytes += chat.isRemoved ? 0 : chat.bytes - was;
       }
     })();
-    chat.lock = done.catch(() => {});
+    // Without the result, which may be a request with its body: the chat would keep it until its next work.
+    chat.lock = done.then(
+      () => {},
+      () => {},
+    );
     try {
       return await done;
     } finally {
