@@ -73,6 +73,11 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
   /** Calls that change the policy of a model, in their order; one that loads slowly must not replace what a later one has set. */
   let calls = 0;
   const applied = new Map<string, number>();
+  /** Calls that load a policy now. What others have applied matters to them only. */
+  let loading = 0;
+  const apply = (model: string, call: number): void => {
+    if (loading > 0) applied.set(model, call);
+  };
 
   /** A policy whose name and options are unchanged stays; the others are loaded again, with their saved state. */
   const prepareReload: Preparation = async (next, now) => {
@@ -95,7 +100,7 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
     if (made.size === 0 && gone.length === 0) return null;
     return () => {
       const call = ++calls;
-      for (const model of [...made.keys(), ...gone]) applied.set(model, call);
+      for (const model of [...made.keys(), ...gone]) apply(model, call);
       for (const [model, named] of made) table.set(model, named);
       for (const model of gone) table.unset(model);
       holdQueue.retryAll();
@@ -114,17 +119,22 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
       /** Rejects if there is no such policy. */
       async set(model: string, policy: string): Promise<void> {
         const call = ++calls;
-        const named = await load(model, policy);
-        if (call < (applied.get(model) ?? 0)) return named.policy.close?.();
-        applied.set(model, call);
-        table.set(model, named);
+        loading++;
+        try {
+          const named = await load(model, policy);
+          if (call < (applied.get(model) ?? 0)) return named.policy.close?.();
+          apply(model, call);
+          table.set(model, named);
+        } finally {
+          if (--loading === 0) applied.clear();
+        }
         log.info({ policy, model }, 'policy changed');
         holdQueue.retryAll();
       },
       /** @returns false: the model has no policy of its own */
       unset(model: string): boolean {
         const isKnown = table.unset(model);
-        applied.set(model, ++calls);
+        apply(model, ++calls);
         if (isKnown) holdQueue.retryAll();
         return isKnown;
       },
