@@ -110,11 +110,16 @@ test('wrong requests, and which keys may send them', async (t) => {
     '/v1/rl/engine/pause?selector=engine%3Dtrtllm': 'no_workers_match',
     '/v1/rl/engine/health?selector=connection_mode%3Dhttp': 'invalid_engine_path',
     '/v1/rl/engine/a/b/c/d/e?selector=engine%3Dunknown': 'invalid_engine_path',
+    '/v1/rl/engine/a%2F..%2Fhealth?selector=connection_mode%3Dhttp': 'invalid_engine_path',
+    '/v1/rl/engine/%2Fhealth?selector=connection_mode%3Dhttp': 'invalid_engine_path',
   };
   for (const [path, error] of Object.entries(errors)) {
     const { status, json } = await ask(path, admin);
     deepEqual([status, json['error']], [400, error], path);
   }
-  const generation = await ask('/v1/rl/engine/v1/completions?selector=health%3Dready', { ...admin, method: 'POST' });
-  deepEqual([generation.status, generation.json['error']], [400, 'invalid_engine_path']);
+  for (const path of ['v1/completions', 'v1%2Fcompletions', 'a%2F..%2Fv1%2Fcompletions', 'v1%2F%2Fcompletions']) {
+    const init = { ...admin, method: 'POST' };
+    const { status, json } = await ask(`/v1/rl/engine/${path}?selector=health%3Dready`, init);
+    deepEqual([status, json['error']], [400, 'invalid_engine_path'], path);
+  }
 });
