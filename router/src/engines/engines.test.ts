@@ -35,6 +35,14 @@ test('an engine that does not answer what decides its kind has none', async () =
     [without(other, '/version', away), /^\/version answered 503$/],
   ] as const)
     await assert.rejects(identify(asker), (error) => error instanceof Unidentified && problem.test(error.message));
+  // A proxy that passes on only what it knows.
+  for (const [asker, kind] of [
+    [without(vllm, '/model_info', away), 'vllm'],
+    [without(other, '/version', away), 'openai'],
+    [without(other, '/version', reset), 'openai'],
+  ] as const)
+    assert.equal((await identify(asker, true)).kind, kind);
+  await assert.rejects(identify(without(answering({}), '/version', away), true), Unidentified);
   // What does not decide it may be missing.
   assert.equal((await identify(without(vllm, '/metrics', reset))).kind, 'vllm');
   assert.equal((await identify(without(other, '/v1/models', reset))).kind, 'openai');

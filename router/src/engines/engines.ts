@@ -16,8 +16,10 @@ const AWAY: ReadonlySet<number> = new Set([502, 503, 504]);
 /**
  * Finds the kind of an engine. `openai` accepts every engine, so it comes last, and rejects with `Unidentified` if the others did not all
  * answer: an engine of another kind that ended or stalled meanwhile would count as `openai` from then on.
+ * @param isLasting it was asked several times before, and always lacked answers: it is `openai` if it lists a model. A proxy may answer 503 for
+ * paths that it does not pass on.
  */
-export async function identify(ask: Asker): Promise<EngineFacts> {
+export async function identify(ask: Asker, isLasting = false): Promise<EngineFacts> {
   let problem: string | null = null;
   const asking: Asker = async (path) => {
     try {
@@ -32,7 +34,9 @@ export async function identify(ask: Asker): Promise<EngineFacts> {
   for (const engine of [sglang, vllm]) {
     const facts = await engine.read(asking);
     if (facts !== null) return facts;
-    if (problem !== null) throw new Unidentified(problem);
+    if (problem !== null && !isLasting) throw new Unidentified(problem);
   }
-  return (await openai.read(ask))!;
+  const facts = (await openai.read(ask))!;
+  if (problem !== null && facts.model === null) throw new Unidentified(problem);
+  return facts;
 }

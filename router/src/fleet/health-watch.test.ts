@@ -90,6 +90,38 @@ test('an engine that ends before it has said what it is has failed its check, an
   deepEqual([worker.engine, worker.problem], ['vllm', null]);
 });
 
+test('an engine whose proxy never answers what tells kinds apart serves at last, and one that ends now and then does not', async (t) => {
+  const none = (): void => {};
+  const more = {
+    breakers: { passedCheck: none, readmitted: none },
+    models: { isRead: () => true },
+    versions: { learned: none, areServed: () => Promise.resolve(true) },
+  };
+  const behindProxy =
+    (isHealthy: () => boolean): Asker =>
+    (path) => {
+      if (path === '/v1/models') return Promise.resolve({ status: 200, text: '{"data":[{"id":"m"}]}' });
+      return Promise.resolve({ status: path === '/health' && isHealthy() ? 200 : 503, text: '' });
+    };
+  let [asked, askedEnding] = [0, 0];
+  const ending = startWatch(
+    t,
+    behindProxy(() => ++askedEnding % 4 !== 0),
+    more,
+    2,
+  );
+  const { worker } = startWatch(
+    t,
+    behindProxy(() => ++asked > 0),
+    more,
+    2,
+  );
+  await until('it serves', () => worker.engine !== null && worker.reasonNames().length === 0);
+  deepEqual([worker.engine, worker.problem, asked > 3], ['openai', null, true]);
+  await until('the other is checked', () => askedEnding > 20);
+  equal(ending.worker.engine, null);
+});
+
 test('a pause is no excuse for an engine that never passed a check', async (t) => {
   const { worker, pauses } = startWatch(t, () => Promise.resolve({ status: 503, text: '' }));
   pauses.begin('http://a:1', '/pause_generation')(true);

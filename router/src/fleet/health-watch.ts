@@ -49,6 +49,9 @@ const MAX_STARTS = 64;
 
 const REFUSED = 'ECONNREFUSED';
 
+/** An engine that was healthy and not identified at so many checks in a row has not just ended: it does not have the paths that tell kinds apart. */
+const LASTING_CHECKS = 3;
+
 /** `restarted`: it is a new process, because connections were refused or it reports another start. `identified`: its kind is known. */
 export type HealthEvent =
   | 'identified'
@@ -87,6 +90,8 @@ export class HealthWatch {
   readonly #sinceMs = performance.now();
   #failures = 0;
   #successes = 0;
+  /** Checks in a row that found the engine healthy and did not identify it. */
+  #unidentified = 0;
   #timer: NodeJS.Timeout | null = null;
   #isAsking = false;
   /** The engine was resumed during the check that is in progress. */
@@ -197,6 +202,7 @@ export class HealthWatch {
     const isInDoubt = this.#failures > 0 || this.#all.some((each) => this.#hangs.isInDoubt(each));
     const early = isInDoubt ? signsOf(worker, probe.ask) : null;
     const failed = await problemOf(probe.ask, options.path);
+    if (failed !== null) this.#unidentified = 0;
     const signs = early === null && failed === null ? null : await (early ?? signsOf(worker, probe.ask));
     const problem = failed ?? (await this.#identify(asker));
     if (problem !== null && this.#wasResumed) return 'void';
@@ -264,11 +270,13 @@ export class HealthWatch {
     }
     if (!this.#isUnidentified) return null;
     try {
-      this.#learn(await identify(asker));
+      this.#learn(await identify(asker, this.#unidentified >= LASTING_CHECKS));
+      this.#unidentified = 0;
       return null;
     } catch (error) {
-      if (error instanceof Unidentified) return error.message;
-      throw error;
+      if (!(error instanceof Unidentified)) throw error;
+      this.#unidentified++;
+      return error.message;
     }
   }
 
