@@ -28,10 +28,10 @@ test('a response that came while the process was stopped came before the time wa
   const { router, client, ask } = await startScene(t);
   const asked = await ask(post('/generate', {}));
   const waiting = await connectClient(t, router.url);
-  waiting.write(post('/fleet/wait_idle', { timeout_secs: 1 }));
+  waiting.write(post('/fleet/wait_idle', { timeout_secs: 5 }));
   equal((await send(t, router.url, post('/fleet/wait_idle', { timeout_secs: 0 }))).status, 504);
   asked.answer('{}');
-  standStill(1_100);
+  standStill(5_100);
   equal((await client.answer('POST')).status, 200);
   equal((await waiting.answer('POST')).status, 200);
 });
