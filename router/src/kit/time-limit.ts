@@ -13,6 +13,12 @@ export class TimeLimit {
     }, ms);
   }
 
+  /** The wait does not keep the process alive. */
+  unref(): this {
+    this.#timer.unref();
+    return this;
+  }
+
   /** Nothing is awaited any more. */
   clear(): void {
     clearTimeout(this.#timer);

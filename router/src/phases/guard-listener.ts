@@ -1,4 +1,5 @@
 import type { ResponseObserver } from '../exchange.ts';
+import { TimeLimit } from '../kit/time-limit.ts';
 import type { ExchangeView } from './exchange-view.ts';
 
 export interface ListenerGuard {
@@ -27,14 +28,14 @@ function guardIsBehind(x: ExchangeView, listener: ResponseObserver, guard: Liste
   return (resume: () => void): boolean => {
     if (isGivenUp) return false;
     const timeoutMs = guard.timeoutMs();
-    let timer: NodeJS.Timeout | undefined;
+    let limit: TimeLimit | undefined;
     const giveUp = (error: unknown): void => {
       isGivenUp = true;
       guard.report(error);
     };
     try {
       const isBehind = listener.isBehind!(() => {
-        clearTimeout(timer);
+        limit?.clear();
         resume();
       });
       if (!isBehind) return false;
@@ -42,11 +43,11 @@ function guardIsBehind(x: ExchangeView, listener: ResponseObserver, guard: Liste
       giveUp(error);
       return false;
     }
-    timer = setTimeout(() => {
+    limit = new TimeLimit(timeoutMs, () => {
       if (x.outcome !== null) return;
       giveUp(new Error(`isBehind() was true for ${timeoutMs} ms (--plugin-timeout-ms)`));
       resume();
-    }, timeoutMs).unref();
+    }).unref();
     return true;
   };
 }
@@ -55,10 +56,10 @@ function guardIsBehind(x: ExchangeView, listener: ResponseObserver, guard: Liste
 function guardHolds(x: ExchangeView, listener: ResponseObserver, guard: ListenerGuard) {
   return (isWhole: boolean, release: () => void): boolean => {
     const timeoutMs = guard.timeoutMs();
-    let timer: NodeJS.Timeout | undefined;
+    let limit: TimeLimit | undefined;
     let isReleased = false;
     const releaseOnce = (): void => {
-      clearTimeout(timer);
+      limit?.clear();
       if (!isReleased) release();
       isReleased = true;
     };
@@ -68,10 +69,10 @@ function guardHolds(x: ExchangeView, listener: ResponseObserver, guard: Listener
       guard.report(error);
       return false;
     }
-    timer = setTimeout(() => {
+    limit = new TimeLimit(timeoutMs, () => {
       if (x.outcome === null) guard.report(new Error(`held an answer for ${timeoutMs} ms (--plugin-timeout-ms)`));
       releaseOnce();
-    }, timeoutMs).unref();
+    }).unref();
     return true;
   };
 }
