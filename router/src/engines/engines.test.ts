@@ -39,9 +39,9 @@ test('an engine that does not answer what decides its kind has none', async () =
   for (const [asker, kind] of [
     [without(vllm, '/model_info', away), 'vllm'],
     [without(other, '/version', away), 'openai'],
-    [without(other, '/version', reset), 'openai'],
   ] as const)
     assert.equal((await identify(asker, true)).kind, kind);
+  await assert.rejects(identify(without(other, '/version', reset), true), Unidentified);
   await assert.rejects(identify(without(answering({}), '/version', away), true), Unidentified);
   // What does not decide it may be missing.
   assert.equal((await identify(without(vllm, '/metrics', reset))).kind, 'vllm');

@@ -90,6 +90,8 @@ export class HealthWatch {
   readonly #sinceMs = performance.now();
   #failures = 0;
   #successes = 0;
+  /** The process is another one than the one that was identified. */
+  #isNew = false;
   /** Checks in a row that found the engine healthy and did not identify it. */
   #unidentified = 0;
   #timer: NodeJS.Timeout | null = null;
@@ -245,7 +247,7 @@ export class HealthWatch {
   }
 
   get #isUnidentified(): boolean {
-    return [...this.#workers].some(({ engine }) => engine === null);
+    return this.#isNew || [...this.#workers].some(({ engine }) => engine === null);
   }
 
   get #intervalMs(): number {
@@ -262,15 +264,14 @@ export class HealthWatch {
     const why = this.#newBecause;
     if (why !== null) {
       this.#newBecause = null;
-      for (const worker of this.#workers) {
-        // The new process may be of another kind, or have other ranks or another size.
-        worker.engine = null;
-        if (worker.isProven) this.#parts.onEvent('restarted', worker, why);
-      }
+      // The new process may be of another kind, or have other ranks or another size. Until that is known it counts as what it was.
+      this.#isNew = true;
+      for (const worker of this.#workers) if (worker.isProven) this.#parts.onEvent('restarted', worker, why);
     }
     if (!this.#isUnidentified) return null;
     try {
       this.#learn(await identify(asker, this.#unidentified >= LASTING_CHECKS));
+      this.#isNew = false;
       this.#unidentified = 0;
       return null;
     } catch (error) {
@@ -312,11 +313,12 @@ export class HealthWatch {
 
   #learn(facts: EngineFacts): void {
     const { fleet, versions, onEvent } = this.#parts;
-    const asking = [...this.#workers].find(({ engine, given }) => engine === null && given.asksForRanks);
+    const isMeant = ({ engine }: Worker): boolean => this.#isNew || engine === null;
+    const asking = [...this.#workers].find((worker) => isMeant(worker) && worker.given.asksForRanks);
     if (asking !== undefined && facts.dpSize !== null) fleet.setRanks(asking, facts.dpSize);
     for (const worker of this.#workers) fleet.setReason(worker, 'ranks', false);
     for (const worker of this.#workers) {
-      if (worker.engine !== null) continue;
+      if (!isMeant(worker)) continue;
       worker.engine = facts.kind;
       worker.engineVersion = facts.engineVersion;
       versions.learned(worker, facts.weightVersion);
