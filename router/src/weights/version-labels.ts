@@ -172,7 +172,9 @@ export class VersionLabels implements WeightCheck {
       const [worker] = ranks;
       if (worker === undefined) return null;
       const asker = worker.asker(this.#options.timeoutMs);
-      const kind = worker.engine ?? (found ??= (await identify(asker)).kind);
+      const kind = worker.engine ?? found ?? (await identify(asker)).kind;
+      // A proxy may answer 404 while the engine behind it loads, so that kind is not kept.
+      if (kind !== 'openai') found = kind;
       const name = await engines[kind].readWeightVersion(asker);
       if (name !== null) for (const rank of ranks) rank.weightVersion = name;
       return name;
