@@ -61,8 +61,14 @@ function refuse(x: Exchange, error: RouterError): void {
 const leadsElsewhere = (path: string): RouterError =>
   new RouterError(
     'bad_request',
-    `The name in the path has empty or dot segments, by which the path is ${path}: give the name in the query (/trajectory?session=NAME, /explain?id=NAME).`,
+    `The name in the path has empty or dot segments, by which the path is ${path}: sessions can be named in the query (/trajectory?session=NAME, /explain?id=NAME).`,
   );
+
+/**
+ * Endpoints with the name of a session or a group, which is any text. Others, those of plugins among them, get the normal form: their parameters
+ * never have dot segments.
+ */
+const NAMED = /^\/(?:trajectories|groups|sessions|explain)\//;
 
 /**
  * The path that the app gets. Names may have slashes, which are escaped; the normal form, which decides who may send the request, has lost
@@ -71,7 +77,7 @@ const leadsElsewhere = (path: string): RouterError =>
  */
 function pathFor({ router }: Hono, { head, path }: Exchange): string | null {
   const named = pathWithNames(head.target);
-  if (named === path) return path;
+  if (named === path || !NAMED.test(named)) return path;
   const method = head.method === 'HEAD' ? 'GET' : head.method;
   const [whole, normal] = [named, path].map((each) => router.match(method, each)[0].map(([[, route]]) => route));
   if (whole!.length === normal!.length && whole!.every((route, i) => route === normal![i])) return named;

@@ -103,8 +103,7 @@ const refusal = (c: Context, error: string, message: string, more: object = {}, 
   c.json({ error, message, ...more }, status);
 
 async function requestOf(c: Context, isOwn: (path: string) => boolean): Promise<EngineRequest | Response> {
-  // What is refused below is known by its normal form, and a parameter with escaped slashes has its empty and dot segments.
-  const path = normalPath(`/${c.req.param('path') ?? ''}`).slice(1);
+  const path = c.req.param('path') ?? '';
   if (path.split('/').length > MAX_SEGMENTS || !/^[\w./-]+$/.test(path)) {
     return refusal(
       c,
