@@ -82,8 +82,7 @@ test('a group is read and closed, and a session rewarded, under its whole name',
 test('a name leads to no other endpoint than the path in its normal form', async (t) => {
   const router = await startTestRouter(t, { apiKey: ['data'], adminApiKey: ['boss'], store: 'memory' });
   for (const target of [
-    // The normal form is for clients, what it was made of is for admins; and the other way round.
-    '/workers/x%2F..%2F..%2Fsessions%2Fs',
+    // The normal form is for admins, what it was made of is for clients.
     '/sessions/x%2F..%2F..%2Fworkers%2Fs',
     '/trajectories/%2F',
     '/trajectories/x%2F..',
@@ -94,5 +93,10 @@ test('a name leads to no other endpoint than the path in its normal form', async
       assert.ok(status === 400 || (key === 'data' && status === 403), `${target} ${status}`);
       if (status === 400) assert.match(String(json['error']), /empty or dot segments, by which the path is \/\w+/);
     }
+  }
+  // Endpoints without such names get the normal form, which is for clients here.
+  for (const target of ['/workers/x%2F..%2F..%2Fsessions%2Fs', '/sessions/s']) {
+    const { status, json } = await ask(t, router, 'DELETE', target, 'data');
+    assert.deepEqual([status, json['session_id']], [200, 's'], target);
   }
 });
