@@ -81,11 +81,12 @@ export class BodyScan {
 
 /** @returns '' for values that are no key: null, an object, an invalid string */
 function keyValue(bytes: Buffer, start: number, end: number): string {
-  const isLong = end - start > MAX_KEY_BYTES;
-  if (isLong && bytes[start] !== QUOTE) return '';
-  const content = bytes.subarray(start + 1, end - 1);
-  // Without escapes these are the bytes of the text, however many.
-  if (isLong && !content.includes(BACKSLASH)) return hashedKey(content);
+  if (end - start > MAX_KEY_BYTES) {
+    if (bytes[start] !== QUOTE) return '';
+    const content = bytes.subarray(start + 1, end - 1);
+    // Without escapes these are the bytes of the text, however many.
+    if (!content.includes(BACKSLASH)) return hashedKey(content);
+  }
   return boundedKey(readScalarText(bytes, start, end) ?? '');
 }
 

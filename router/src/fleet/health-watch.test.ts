@@ -90,6 +90,41 @@ test('an engine that ends before it has said what it is has failed its check, an
   deepEqual([worker.engine, worker.problem], ['vllm', null]);
 });
 
+test('an engine that was restarted is of its kind until it says what it is, and of another one from then on', async (t) => {
+  const none = (): void => {};
+  let answers: 'vllm' | 'nothing' | 'sglang' = 'vllm';
+  let hasRestarted = false;
+  const { worker } = startWatch(
+    t,
+    (path) => {
+      if (path === '/health') return Promise.resolve({ status: 200, text: '' });
+      if (path === '/metrics') {
+        const start = `process_start_time_seconds ${answers === 'vllm' ? 1 : 2}\n`;
+        return Promise.resolve({ status: 200, text: start });
+      }
+      if (answers === 'nothing') return Promise.reject(Object.assign(new Error(), { code: 'ECONNRESET' }));
+      if (answers === 'vllm' && path === '/version')
+        return Promise.resolve({ status: 200, text: '{"version":"0.33.0"}' });
+      if (answers === 'sglang' && path === '/model_info')
+        return Promise.resolve({ status: 200, text: '{"model_path":"m"}' });
+      return Promise.resolve({ status: 404, text: '' });
+    },
+    {
+      onEvent: (event: string) => void (hasRestarted ||= event === 'restarted'),
+      breakers: { passedCheck: none, readmitted: none },
+      models: { isRead: () => true },
+      versions: { learned: none, areServed: () => Promise.resolve(true) },
+    },
+    2,
+  );
+  await until('it serves', () => worker.engine === 'vllm' && worker.reasonNames().length === 0);
+  answers = 'nothing';
+  await until('it was restarted, and is out', () => hasRestarted && worker.reasonNames().includes('unhealthy'));
+  equal(worker.engine, 'vllm');
+  answers = 'sglang';
+  await until('it is another one', () => worker.engine === 'sglang');
+});
+
 test('an engine whose proxy never answers what tells kinds apart serves at last, and one that ends now and then does not', async (t) => {
   const none = (): void => {};
   const more = {

@@ -55,6 +55,7 @@ export async function checkWorker(url: string, config: Config, encode: Encode | 
       ? ok(`${config.healthCheckEndpoint} answers 200`)
       : problem(`${config.healthCheckEndpoint} answers ${health.status}: the router would send it no requests`),
   ];
+  // As the router does it in the end.
   const facts = await identify(asker, true).catch((error: unknown) => {
     if (error instanceof Unidentified) return error;
     throw error;
