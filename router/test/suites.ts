@@ -24,6 +24,7 @@ export const suites: Readonly<Record<string, Suite>> = {
     files: 'router/test/trainers/*.test.ts',
     builds: true,
   },
+  jinja: { does: 'chat templates as Jinja2 renders them', files: 'router/test/jinja/*.test.ts' },
   clients: { does: 'SDKs of Tinker, Fireworks and OpenAI', files: 'router/test/clients/*.test.ts' },
   'tinker-trainers': {
     does: "tinker-cookbook's RL loop with SkyRL's trainers and real vLLM engines",

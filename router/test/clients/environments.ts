@@ -21,6 +21,8 @@ const packages = {
   cookbook: ['tinker-cookbook==0.5.8'],
   fireworks: ['fireworks-ai[training-sdk]==1.2.28'],
   openai: ['openai==3.54.0'],
+  /** trl has the chat templates of many models. */
+  jinja: ['jinja2==3.1.6'],
   http: ['httpx==0.28.1', 'aiohttp==3.14.5'],
   prometheus: ['prometheus-client==0.26.0'],
   /** SkyRL's Tinker servers, on JAX. */
@@ -52,7 +54,7 @@ const packages = {
 export type Environment = keyof typeof packages;
 
 /** Installed first, without their requirements. */
-const alone: Partial<Record<Environment, string>> = { areal: 'areal==1.0.4' };
+const alone: Partial<Record<Environment, string>> = { areal: 'areal==1.0.4', jinja: 'trl==1.16.0' };
 
 export const generations = ['0.38.0', '0.30.4', '0.24.1', '0.16.1'] satisfies Environment[];
 

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import fc from '../../../router/test/harness/fast-check.ts';
-import { Template } from '@huggingface/jinja';
+import { fromPlain } from '../../../router/src/recorder/thread/jinja/json.ts';
+import { Template } from '../../../router/src/recorder/thread/jinja/template.ts';
 import { loadTokenizer } from '../../../router/src/recorder/thread/tokens/load-tokenizer.ts';
 import { renderChat } from './chat-template.ts';
 import { writeTokenizer } from './tokenizer-files.ts';
@@ -62,11 +63,13 @@ test('its chat template is that of the simulated engines', () => {
   for (const addGenerationPrompt of [true, false]) {
     for (const continueFinalMessage of addGenerationPrompt ? [false] : [true, false]) {
       assert.equal(
-        template.render({
-          messages,
-          add_generation_prompt: addGenerationPrompt,
-          continue_final_message: continueFinalMessage,
-        }),
+        template.render(
+          new Map([
+            ['messages', fromPlain(messages)],
+            ['add_generation_prompt', addGenerationPrompt],
+            ['continue_final_message', continueFinalMessage],
+          ]),
+        ),
         renderChat(messages, { addGenerationPrompt, continueFinalMessage }),
       );
     }

@@ -1,13 +1,16 @@
-import { readObject } from '../../kit/json-object.ts';
+import { Json } from '../../kit/json-members.ts';
+import { isObject, readObject } from '../../kit/json-object.ts';
+import { readJson } from '../thread/jinja/json.ts';
+import { type Named, type Value, isDict, isList } from '../thread/jinja/values.ts';
 import type { Message } from '../thread/read/message.ts';
 
 /** A request to `/v1/chat/completions`, as far as its tokens are concerned. */
 export interface ChatRequest {
   readonly body: Buffer;
   readonly messages: readonly Message[];
-  readonly tools: readonly unknown[] | null;
+  readonly tools: readonly Value[] | null;
   /** What the template is given beside messages and tools. */
-  readonly more: Readonly<Record<string, unknown>>;
+  readonly more: Named;
   readonly isStream: boolean;
   readonly model: string;
   /** The engine has to render it: there is more than text in it, or it asks for a rendering of its own. */
@@ -31,7 +34,7 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
   const text = body.toString('utf8');
   const fields = readObject(text);
   if (typeof fields === 'string') return fields;
-  const { messages, tools, model, stream, chat_template_kwargs: kwargs } = fields;
+  const { messages, tools, model, stream, chat_template_kwargs: kwargs, reasoning_effort: effort } = fields;
   if (!Array.isArray(messages) || messages.length === 0) return '"messages" has to be a list that is not empty.';
   for (const message of messages as readonly unknown[]) {
     if (typeof (message as { role?: unknown } | null)?.role !== 'string') return 'Each message has to have a "role".';
@@ -40,15 +43,16 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
     RENDERING.some((name) => fields[name] !== undefined && fields[name] !== null && fields[name] !== false) ||
     fields.add_generation_prompt === false ||
     (messages as Message[]).some(({ content }) => !isOneText(content)) ||
-    losesDigits(messages as Message[], tools, text);
+    isReadInSeveralWays(messages as Message[], tools, text);
+  const exactly = (name: string): Value => readJson(Json.object(body)!.get(name)!.raw().toString());
   return {
     body,
     messages: messages as Message[],
-    tools: Array.isArray(tools) ? rendered(tools, fields.tool_choice) : null,
-    more: {
-      ...(typeof kwargs === 'object' && kwargs !== null ? (kwargs as Record<string, unknown>) : {}),
-      ...(typeof fields.reasoning_effort === 'string' ? { reasoning_effort: fields.reasoning_effort } : {}),
-    },
+    tools: Array.isArray(tools) ? rendered(exactly('tools'), fields.tool_choice) : null,
+    more: new Map([
+      ...(isObject(kwargs) ? (exactly('chat_template_kwargs') as Named) : []),
+      ...(typeof effort === 'string' ? [['reasoning_effort', effort] as const] : []),
+    ]),
     isStream: stream === true,
     model: typeof model === 'string' ? model : '',
     isForeign,
@@ -57,13 +61,17 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
 }
 
 /** Those that SGLang 0.5.23 puts into the prompt: of a named one just that. (vLLM renders requests with tools itself.) */
-function rendered(tools: readonly unknown[], choice: unknown): readonly unknown[] | null {
+function rendered(tools: Value, choice: unknown): readonly Value[] | null {
+  const all = isList(tools) ? tools : [];
   const { name } = (choice as { function?: { name?: unknown } } | null | undefined)?.function ?? {};
-  const chosen = name === undefined ? tools : tools.filter((tool) => nameOf(tool) === name);
+  const chosen = name === undefined ? all : all.filter((tool) => nameOf(tool) === name);
   return chosen.length === 0 || choice === 'none' ? null : chosen;
 }
 
-const nameOf = (tool: unknown): unknown => (tool as { function?: { name?: unknown } } | null)?.function?.name;
+function nameOf(tool: Value): unknown {
+  const called = isDict(tool) ? tool.get('function') : undefined;
+  return called !== undefined && isDict(called) ? called.get('name') : undefined;
+}
 
 /** Several parts are joined by each engine in its own way. */
 function isOneText(content: unknown): boolean {
@@ -73,9 +81,12 @@ function isOneText(content: unknown): boolean {
   return part?.type === 'text' && typeof part.text === 'string';
 }
 
-/** Numbers that JavaScript has no room for would be rendered as others. */
-function losesDigits(messages: readonly Message[], tools: unknown, text: string): boolean {
-  if (!/\d{16}/.test(text)) return false;
-  const calls = messages.flatMap(({ tool_calls: own }) => own ?? []);
-  return /[-:\s,[]\d{16}/.test(JSON.stringify([tools ?? null, calls.map((call) => call.function?.arguments ?? null)]));
+/**
+ * Integers of more than 64 bits: SGLang reads them as floats in arguments of tool calls. And arguments that are an object instead of a text, if
+ * they have digits: JSON.parse keeps neither the difference between `1` and `1.0` nor the order of members whose names are numbers.
+ */
+function isReadInSeveralWays(messages: readonly Message[], tools: unknown, text: string): boolean {
+  const given = messages.flatMap(({ tool_calls: own }) => own ?? []).map((call) => call.function?.arguments ?? null);
+  if (given.some((own) => typeof own === 'object' && own !== null && /\d/.test(JSON.stringify(own)))) return true;
+  return /\d{19}/.test(text) && /[-:\s,[]\d{19}/.test(JSON.stringify([tools ?? null, given]));
 }

@@ -1,13 +1,15 @@
 import { readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { Template } from '@huggingface/jinja';
+import { fromPlain, readJson } from '../jinja/json.ts';
+import { Template } from '../jinja/template.ts';
+import type { Named, Value } from '../jinja/values.ts';
 import { type Message, textOf } from '../read/message.ts';
 
-/** The variables of a template beside the messages. */
+/** The variables of a template beside the messages, with the numbers and the order of the request. */
 export interface Rendering {
-  readonly tools: readonly unknown[] | null;
+  readonly tools: readonly Value[] | null;
   /** `chat_template_kwargs` of a request. */
-  readonly more: Readonly<Record<string, unknown>>;
+  readonly more: Named;
 }
 
 /** The fields of a tokenizer_config.json that are read. */
@@ -20,9 +22,9 @@ interface TokenizerConfig {
 export class ChatTemplate {
   readonly #plain: Template;
   readonly #withTools: Template;
-  readonly #specials: Readonly<Record<string, string>>;
+  readonly #specials: Named;
 
-  constructor(plain: string, withTools: string, specials: Readonly<Record<string, string>>) {
+  constructor(plain: string, withTools: string, specials: Named) {
     this.#plain = new Template(plain);
     this.#withTools = withTools === plain ? this.#plain : new Template(withTools);
     this.#specials = specials;
@@ -31,13 +33,16 @@ export class ChatTemplate {
   /** Throws what the template itself throws: it may refuse messages. */
   render(messages: readonly Message[], { tools, more }: Rendering, asksForAnswer: boolean): string {
     const template = tools === null ? this.#plain : this.#withTools;
-    return template.render({
-      ...this.#specials,
-      ...(tools === null ? {} : { tools }),
-      ...more,
-      messages: messages.map(asTemplatesWantIt),
-      add_generation_prompt: asksForAnswer,
-    });
+    return template.render(
+      new Map<string, Value>([
+        ...this.#specials,
+        ['tools', tools],
+        ['documents', null],
+        ...more,
+        ['messages', messages.map(asTemplatesWantIt)],
+        ['add_generation_prompt', asksForAnswer],
+      ]),
+    );
   }
 }
 
@@ -45,29 +50,29 @@ export class ChatTemplate {
  * Content is text, never null, and arguments of tool calls are objects, as both engines pass them to templates (SGLang 0.5.23
  * `_apply_jinja_template`, vLLM 0.32 `_postprocess_messages`).
  */
-function asTemplatesWantIt(message: Message): Message {
+function asTemplatesWantIt(message: Message): Value {
   const { content, tool_calls: calls } = message;
   const text = textOf(content) ?? content;
-  if (!Array.isArray(calls)) return content === text ? message : { ...message, content: text };
+  if (!Array.isArray(calls)) return fromPlain(content === text ? message : { ...message, content: text });
   const parsed = message.tool_calls!.map((call) => {
     const given = call.function?.arguments;
     if (typeof given !== 'string') return call;
     try {
-      return { ...call, function: { ...call.function, arguments: given === '' ? {} : (JSON.parse(given) as unknown) } };
+      return { ...call, function: { ...call.function, arguments: readJson(given === '' ? '{}' : given) } };
     } catch {
       return call;
     }
   });
-  return { ...message, content: text, tool_calls: parsed };
+  return fromPlain({ ...message, content: text, tool_calls: parsed });
 }
 
 /** Reads the chat template next to a tokenizer.json. Throws with a message for the user if there is none. */
 export function loadChatTemplate(tokenizerPath: string): ChatTemplate {
   const folder = statSync(tokenizerPath).isDirectory() ? tokenizerPath : dirname(tokenizerPath);
-  const config = (readJson(join(folder, 'tokenizer_config.json')) ?? {}) as TokenizerConfig;
+  const config = (jsonFile(join(folder, 'tokenizer_config.json')) ?? {}) as TokenizerConfig;
   const named =
     readText(join(folder, 'chat_template.jinja')) ??
-    (readJson(join(folder, 'chat_template.json')) as TokenizerConfig | null)?.chat_template ??
+    (jsonFile(join(folder, 'chat_template.json')) as TokenizerConfig | null)?.chat_template ??
     config.chat_template;
   const byName = (name: string): string | undefined =>
     typeof named === 'string' ? named : named?.find((each) => each.name === name)?.template;
@@ -85,11 +90,11 @@ export function loadChatTemplate(tokenizerPath: string): ChatTemplate {
 }
 
 /** `bos_token` and the like: a text, or an object with one. */
-function specialsOf(config: TokenizerConfig): Record<string, string> {
-  const specials: Record<string, string> = {};
+function specialsOf(config: TokenizerConfig): Named {
+  const specials = new Map<string, Value>();
   for (const [name, value] of Object.entries(config)) {
     const text = typeof value === 'string' ? value : (value as { content?: unknown } | null)?.content;
-    if (name.endsWith('_token') && typeof text === 'string') specials[name] = text;
+    if (name.endsWith('_token') && typeof text === 'string') specials.set(name, text);
   }
   return specials;
 }
@@ -102,7 +107,7 @@ function readText(file: string): string | undefined {
   }
 }
 
-function readJson(file: string): unknown {
+function jsonFile(file: string): unknown {
   const text = readText(file);
   if (text === undefined) return null;
   try {

@@ -12,7 +12,7 @@ import { messageKey } from './equality.ts';
 import type { Message } from '../read/message.ts';
 import { type ChatTurn, SessionTree, idsUpTo } from './session-tree.ts';
 
-const NOTHING = { tools: null, more: {} };
+const NOTHING: Rendering = { tools: null, more: new Map() };
 const CHATML =
   "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}" +
   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
@@ -114,7 +114,7 @@ test('what was sampled is kept, and a chat whose answers are spelled as they wou
 
 test('a template that rewrites history is followed, and it is said', () => {
   const tree = new SessionTree();
-  const template = new ChatTemplate(FORGETFUL, FORGETFUL, {});
+  const template = new ChatTemplate(FORGETFUL, FORGETFUL, new Map());
   const first = continueBehind(null, [{ role: 'user', content: 'a' }], template, NOTHING, simPieces);
   const answer = 'x</think>b';
   const turn = turnOf(
@@ -136,7 +136,7 @@ test('a template that rewrites history is followed, and it is said', () => {
 
 /** A first turn with these sampled ids and this answer, and how a second message continues it. */
 function goOnBehind(sampled: readonly number[], answer: string) {
-  const template = new ChatTemplate(CHATML, CHATML, {});
+  const template = new ChatTemplate(CHATML, CHATML, new Map());
   const asked = [{ role: 'user', content: 'a' }];
   const first = continueBehind(null, asked, template, NOTHING, simPieces);
   const turn = turnOf(new SessionTree(), null, asked, { ...first, ids: encode(first.text) }, sampled, answer);
@@ -174,13 +174,13 @@ test('other tools than before are rendered, though the record begins with those 
   const withMode = `{% if mode %}{{ mode }}{% endif %}${CHATML}`;
   const asked = [{ role: 'user', content: 'a' }];
   const cases: [string, Rendering, Rendering][] = [
-    [withTools, { tools: ['f'], more: {} }, { tools: ['g'], more: {} }],
-    [withTools, { tools: ['f'], more: {} }, NOTHING],
-    [withTools, NOTHING, { tools: ['g'], more: {} }],
-    [withMode, { tools: null, more: { mode: 'x' } }, { tools: null, more: { mode: 'y' } }],
+    [withTools, { tools: ['f'], more: new Map() }, { tools: ['g'], more: new Map() }],
+    [withTools, { tools: ['f'], more: new Map() }, NOTHING],
+    [withTools, NOTHING, { tools: ['g'], more: new Map() }],
+    [withMode, { tools: null, more: new Map([['mode', 'x']]) }, { tools: null, more: new Map([['mode', 'y']]) }],
   ];
   for (const [source, was, is] of cases) {
-    const template = new ChatTemplate(source, source, {});
+    const template = new ChatTemplate(source, source, new Map());
     const first = continueBehind(null, asked, template, was, simPieces);
     const turn = turnOf(
       new SessionTree(),
@@ -203,12 +203,12 @@ test('other tools than before are rendered, though the record begins with those 
 });
 
 test('what the template makes nothing of may change: the record goes on', () => {
-  const template = new ChatTemplate(CHATML, CHATML, {});
+  const template = new ChatTemplate(CHATML, CHATML, new Map());
   const asked = [{ role: 'user', content: 'a' }];
   const first = continueBehind(null, asked, template, NOTHING, simPieces);
   const sampled = [...encode('<think>hm</think>yes'), endOfTurn];
   const turn = turnOf(new SessionTree(), null, asked, { ...first, ids: encode(first.text) }, sampled, 'yes');
-  const is = { tools: null, more: { enable_thinking: true } };
+  const is = { tools: null, more: new Map([['enable_thinking', true]]) };
   const { keeps, drift } = continueBehind(turn, [{ role: 'user', content: 'c' }], template, is, simPieces);
   assert.deepEqual([keeps, drift], [turn.ids.length, null]);
 });

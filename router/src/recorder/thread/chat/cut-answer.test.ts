@@ -38,7 +38,7 @@ function turnOf(sampled: readonly number[], content = decode(sampled, false)): C
     rest: '',
     isAfresh: true,
     isTorn: false,
-    rendering: { tools: null, more: {} },
+    rendering: { tools: null, more: new Map() },
   };
 }
 

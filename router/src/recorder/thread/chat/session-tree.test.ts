@@ -24,7 +24,7 @@ function add(tree: SessionTree, id: string, parent: ChatTurn | null, ...messages
     isTorn: false,
     sampled: 0,
     rest: '',
-    rendering: { tools: null, more: {} },
+    rendering: { tools: null, more: new Map() },
   };
   tree.add(turn);
   return turn;

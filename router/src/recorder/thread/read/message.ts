@@ -33,6 +33,6 @@ export function weightOf(value: unknown): number {
   if (typeof value === 'string') return 24 + value.length;
   if (typeof value !== 'object' || value === null) return 8;
   let bytes = 64;
-  for (const each of Object.values(value)) bytes += weightOf(each);
+  for (const each of value instanceof Map ? value.values() : Object.values(value)) bytes += weightOf(each);
   return bytes;
 }

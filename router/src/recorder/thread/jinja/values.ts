@@ -1,0 +1,239 @@
+import { isPrintable, pythonFloat } from './text.ts';
+
+/**
+ * The values of templates are Python's: None is `null`, int `bigint`, float `number`, list an array, dict a `Map`. So JSON keeps its digits, the
+ * difference between `1` and `1.0`, and the order of its members.
+ */
+export type Value =
+  | null
+  | boolean
+  | bigint
+  | number
+  | string
+  | readonly Value[]
+  | Dict
+  | Callable
+  | Namespace
+  | Iterator
+  | Undefined;
+export type Dict = ReadonlyMap<Value, Value>;
+export type Named = ReadonlyMap<string, Value>;
+export type Callable = (args: readonly Value[], named: Named) => Value;
+
+/** What goes wrong while a template is read or rendered, and what a template says itself with `raise_exception`. */
+export class TemplateError extends Error {}
+
+/** A tuple: printed in round brackets, otherwise a list. */
+export class Tuple extends Array<Value> {
+  static override get [Symbol.species](): ArrayConstructor {
+    return Array;
+  }
+}
+
+/** `namespace()`: the only value whose members a template can set. */
+export class Namespace {
+  readonly members: Map<string, Value>;
+
+  constructor(members: Iterable<readonly [string, Value]>) {
+    this.members = new Map(members);
+  }
+}
+
+/** What has values but is no list. A `generator` is always true and can be read once; a view of a dict is true unless it is empty. */
+export class Iterator {
+  readonly kind: 'generator' | 'dict_keys' | 'dict_values' | 'dict_items';
+  #items: readonly Value[];
+
+  constructor(kind: Iterator['kind'], items: readonly Value[]) {
+    this.kind = kind;
+    this.#items = items;
+  }
+
+  get isView(): boolean {
+    return this.kind !== 'generator';
+  }
+
+  /** How many items are left to be read. */
+  get size(): number {
+    return this.#items.length;
+  }
+
+  /** @param most a generator that is not read to its end has the others left */
+  read(most = this.#items.length): readonly Value[] {
+    const items = this.#items.slice(0, most);
+    if (!this.isView) this.#items = this.#items.slice(most);
+    return items;
+  }
+}
+
+export const generator = (items: readonly Value[]): Iterator => new Iterator('generator', items);
+
+/** A name, a member or an item that does not exist. It can be printed, tested and looped over; everything else is an error. */
+export class Undefined {
+  readonly message: string;
+
+  constructor(message: string) {
+    this.message = message;
+  }
+}
+
+export const isDict = (value: Value): value is Dict => value instanceof Map;
+export const isList = (value: Value): value is readonly Value[] => Array.isArray(value);
+/** As in Python, `True` and `False` are numbers. */
+export const isNumber = (value: Value): value is bigint | number | boolean =>
+  typeof value === 'bigint' || typeof value === 'number' || typeof value === 'boolean';
+
+export function typeName(value: Value): string {
+  if (value === null) return 'NoneType';
+  if (value instanceof Iterator) return value.kind;
+  if (value instanceof Namespace) return 'Namespace';
+  if (value instanceof Undefined) return 'Undefined';
+  if (isDict(value)) return 'dict';
+  if (isList(value)) return value instanceof Tuple ? 'tuple' : 'list';
+  const names: Readonly<Record<string, string>> = { boolean: 'bool', bigint: 'int', number: 'float', string: 'str' };
+  return names[typeof value] ?? 'function';
+}
+
+/** `??` would also replace None. */
+export const orElse = <Other>(value: Value | undefined, other: () => Other): Value | Other =>
+  value === undefined ? other() : value;
+
+/** Throws for an undefined value: what is undefined has no operations. */
+export function defined(value: Value): Exclude<Value, Undefined> {
+  if (value instanceof Undefined) throw new TemplateError(value.message);
+  return value;
+}
+
+export function isTrue(value: Value): boolean {
+  if (value === null || value instanceof Undefined) return false;
+  if (isList(value)) return value.length > 0;
+  if (isDict(value)) return value.size > 0;
+  if (value instanceof Iterator) return !value.isView || value.size > 0;
+  if (isNumber(value) || typeof value === 'string') return Boolean(value);
+  return true;
+}
+
+/** `str(value)`: how it is printed. */
+export function str(value: Value): string {
+  if (typeof value === 'string') return value;
+  return value instanceof Undefined ? '' : repr(value);
+}
+
+/** `repr(value)`: how it is printed within a list or a dict. */
+export function repr(value: Value): string {
+  if (value === null) return 'None';
+  if (typeof value === 'boolean') return value ? 'True' : 'False';
+  if (typeof value === 'bigint') return String(value);
+  if (typeof value === 'number') return pythonFloat(value);
+  if (typeof value === 'string') return quoted(value);
+  if (value instanceof Undefined) return 'Undefined';
+  if (value instanceof Tuple) return `(${value.map(repr).join(', ')}${value.length === 1 ? ',' : ''})`;
+  if (isList(value)) return `[${value.map(repr).join(', ')}]`;
+  if (isDict(value)) return `{${Array.from(value, ([key, own]) => `${repr(key)}: ${repr(own)}`).join(', ')}}`;
+  if (value instanceof Iterator && value.isView) return `${value.kind}([${value.read().map(repr).join(', ')}])`;
+  throw new TemplateError(`A value of type ${typeName(value)} can't be printed.`);
+}
+
+function quoted(text: string): string {
+  const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
+  let inside = '';
+  for (const letter of text) {
+    const code = letter.codePointAt(0)!;
+    if (letter === quote || letter === '\\') inside += `\\${letter}`;
+    else if (letter === '\n') inside += '\\n';
+    else if (letter === '\r') inside += '\\r';
+    else if (letter === '\t') inside += '\\t';
+    else if (isPrintable(letter)) inside += letter;
+    else if (code < 0x100) inside += `\\x${code.toString(16).padStart(2, '0')}`;
+    else
+      inside +=
+        code < 0x1_0000 ? `\\u${code.toString(16).padStart(4, '0')}` : `\\U${code.toString(16).padStart(8, '0')}`;
+  }
+  return quote + inside + quote;
+}
+
+/** The items of a loop. Of a text these are its characters, of a dict its keys. */
+export function itemsOf(value: Value): readonly Value[] {
+  if (typeof value === 'string') return Array.from(value);
+  if (isList(value)) return value;
+  if (isDict(value)) return Array.from(value.keys());
+  if (value instanceof Iterator) return value.read();
+  if (value instanceof Undefined) return [];
+  throw new TemplateError(`'${typeName(value)}' object is not iterable`);
+}
+
+/** `len(value)`, of a text in characters and not in UTF-16 units. */
+export function lengthOf(value: Value): number {
+  if (typeof value === 'string') return charactersOf(value);
+  if (isList(value)) return value.length;
+  if (isDict(value) || (value instanceof Iterator && value.isView)) return value.size;
+  if (value instanceof Undefined) return 0;
+  throw new TemplateError(`object of type '${typeName(value)}' has no len()`);
+}
+
+function charactersOf(text: string): number {
+  let count = 0;
+  for (let at = 0; at < text.length; at += text.codePointAt(at)! > 0xff_ff ? 2 : 1) count++;
+  return count;
+}
+
+/** `a == b`. Numbers of all types are compared by their values. */
+export function equals(a: Value, b: Value): boolean {
+  if (isNumber(a) && isNumber(b)) return plain(a) == plain(b);
+  if (isList(a) && isList(b)) {
+    const isSameType = a instanceof Tuple === b instanceof Tuple;
+    return isSameType && a.length === b.length && a.every((item, i) => equals(item, b[i]!));
+  }
+  if (isDict(a) && isDict(b))
+    return a.size === b.size && Array.from(a).every(([key, own]) => b.has(key) && equals(own, b.get(key)!));
+  return a === b || (a instanceof Undefined && b instanceof Undefined);
+}
+
+const plain = (value: bigint | number | boolean): bigint | number =>
+  typeof value === 'boolean' ? (value ? 1n : 0n) : value;
+
+/** The order of two values: less than, equal to or greater than 0. Throws for types that have no order. */
+export function compare(a: Value, b: Value, operator = '<'): number {
+  if (isNumber(a) && isNumber(b)) return plain(a) < plain(b) ? -1 : plain(a) > plain(b) ? 1 : 0;
+  if (typeof a === 'string' && typeof b === 'string') return compareTexts(a, b);
+  if (isList(a) && isList(b) && a instanceof Tuple === b instanceof Tuple) {
+    const at = a.findIndex((item, i) => i >= b.length || !equals(item, b[i]!));
+    if (at < 0) return a.length - b.length;
+    return at < b.length ? compare(a[at]!, b[at]!, operator) : 1;
+  }
+  const [first, second] = [defined(a), defined(b)];
+  throw new TemplateError(
+    `'${operator}' not supported between instances of '${typeName(first)}' and '${typeName(second)}'`,
+  );
+}
+
+/** By code points, as Python does; JavaScript's own order is that of UTF-16 units. */
+export function compareTexts(a: string, b: string): number {
+  for (let at = 0; at < a.length && at < b.length; at++) {
+    if (a.charCodeAt(at) !== b.charCodeAt(at)) return a.codePointAt(at)! - b.codePointAt(at)!;
+  }
+  return a.length - b.length;
+}
+
+/** A value that can be a key of a dict. */
+export function hashable(value: Value): Value {
+  if (isDict(value) || (isList(value) && !(value instanceof Tuple)))
+    throw new TemplateError(`unhashable type: '${typeName(value)}'`);
+  return value;
+}
+
+/** `item in container` */
+export function includes(container: Value, item: Value): boolean {
+  if (typeof container === 'string') {
+    if (typeof item === 'string') return container.includes(item);
+    throw new TemplateError(`'in <string>' requires string as left operand, not ${typeName(item)}`);
+  }
+  if (isDict(container)) return container.has(hashable(item));
+  return itemsOf(container).some((each) => equals(each, item));
+}
+
+/** An int argument. */
+export function intOf(value: Value, name: string): number {
+  if (typeof value === 'bigint' || typeof value === 'boolean') return Number(value);
+  throw new TemplateError(`${name} has to be an int, not ${typeName(defined(value))}`);
+}
