@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { fromPlain, readJson } from '../jinja/json.ts';
 import { Template } from '../jinja/template.ts';
 import type { Named, Value } from '../jinja/values.ts';
-import { type Message, textOf } from '../read/message.ts';
+import { type Message, type ToolCall, textOf } from '../read/message.ts';
 
 /** The variables of a template beside the messages, with the numbers and the order of the request. */
 export interface Rendering {
@@ -47,23 +47,30 @@ export class ChatTemplate {
 }
 
 /**
- * Content is text, never null, and arguments of tool calls are objects, as both engines pass them to templates (SGLang 0.5.23
- * `_apply_jinja_template`, vLLM 0.32 `_postprocess_messages`).
+ * As both engines pass messages to templates (SGLang 0.5.23 `process_content_for_template_format`, vLLM 0.32 `_postprocess_messages`): content is
+ * text, members that are null are left out, as is an empty list of tool calls, whose arguments are objects. Templates ask whether a
+ * message has tool calls by the name alone.
  */
 function asTemplatesWantIt(message: Message): Value {
   const { content, tool_calls: calls } = message;
-  const text = textOf(content) ?? content;
-  if (!Array.isArray(calls)) return fromPlain(content === text ? message : { ...message, content: text });
-  const parsed = message.tool_calls!.map((call) => {
-    const given = call.function?.arguments;
-    if (typeof given !== 'string') return call;
-    try {
-      return { ...call, function: { ...call.function, arguments: readJson(given === '' ? '{}' : given) } };
-    } catch {
-      return call;
-    }
-  });
-  return fromPlain({ ...message, content: text, tool_calls: parsed });
+  const members = {
+    ...message,
+    content: textOf(content) ?? content,
+    // vLLM names it `reasoning` in answers.
+    reasoning_content: message['reasoning_content'] ?? message['reasoning'],
+    tool_calls: Array.isArray(calls) && calls.length > 0 ? calls.map(withParsedArguments) : null,
+  };
+  return fromPlain(Object.fromEntries(Object.entries(members).filter(([, value]) => (value ?? null) !== null)));
+}
+
+function withParsedArguments(call: ToolCall): unknown {
+  const given = call.function?.arguments;
+  if (typeof given !== 'string') return call;
+  try {
+    return { ...call, function: { ...call.function, arguments: readJson(given === '' ? '{}' : given) } };
+  } catch {
+    return call;
+  }
 }
 
 /** Reads the chat template next to a tokenizer.json. Throws with a message for the user if there is none. */
