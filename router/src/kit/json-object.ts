@@ -4,7 +4,7 @@ type JsonObject = Record<string, unknown>;
  * Deeper values are refused. V8 copies values between threads, and writes JSON, recursively: that fails from about 3,000 levels on with
  * the default stack. FastAPI's parser, with which engines read requests, takes less than 1,000.
  */
-const MAX_LEVELS = 256;
+export const MAX_LEVELS = 256;
 
 export const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -1,9 +1,9 @@
+import { MAX_LEVELS } from '../../../kit/json-object.ts';
 import { pythonFloat } from './text.ts';
 import { type Dict, TemplateError, type Value, compareTexts, isDict, isList, typeName } from './values.ts';
 
 /** JSON as it is read and written by Python's `json`: integers of any length, floats that stay floats, and members in their order. */
 
-const STRING = /"(?:[^"\\]|\\.)*"/sy;
 const NUMBER = /-?(?:0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?/y;
 const WORD = /true|false|null|NaN|-?Infinity/y;
 const WORDS: ReadonlyMap<string, Value> = new Map<string, Value>([
@@ -16,7 +16,7 @@ const WORDS: ReadonlyMap<string, Value> = new Map<string, Value>([
 ]);
 const SPACE = /[ \t\n\r]*/y;
 
-/** Throws SyntaxError where the text is no JSON. */
+/** Throws SyntaxError where the text is no JSON, or nested more deeply than bodies may be. */
 export function readJson(text: string): Value {
   const reader = new Reader(text);
   const value = reader.value();
@@ -27,6 +27,7 @@ export function readJson(text: string): Value {
 class Reader {
   readonly #text: string;
   #at = 0;
+  #levels = 0;
 
   constructor(text: string) {
     this.#text = text;
@@ -63,18 +64,20 @@ class Reader {
   }
 
   #each(close: string, read: () => void): void {
+    if (++this.#levels > MAX_LEVELS) this.#fail();
     this.#at++;
     this.#take(SPACE);
     if (this.#text[this.#at] === close) {
       this.#at++;
-      return;
+    } else {
+      let mark: string | undefined = ',';
+      while (mark === ',') {
+        read();
+        mark = this.#text[this.#at++];
+      }
+      if (mark !== close) this.#fail();
     }
-    for (;;) {
-      read();
-      const mark = this.#text[this.#at++];
-      if (mark === close) return;
-      if (mark !== ',') this.#fail();
-    }
+    this.#levels--;
   }
 
   #scalar(): Value {
@@ -87,8 +90,21 @@ class Reader {
   }
 
   #string(): string | null {
-    const found = this.#take(STRING);
-    return found === null ? null : (JSON.parse(found[0]) as string);
+    const text = this.#text;
+    if (text[this.#at] !== '"') return null;
+    // No pattern: those of V8 have room for texts of some megabytes.
+    let end = this.#at;
+    let isEscaped = true;
+    while (isEscaped) {
+      end = text.indexOf('"', end + 1);
+      if (end < 0) this.#fail();
+      let before = end;
+      while (text[before - 1] === '\\') before--;
+      isEscaped = (end - before) % 2 === 1;
+    }
+    const json = text.slice(this.#at, end + 1);
+    this.#at = end + 1;
+    return JSON.parse(json) as string;
   }
 
   #take(pattern: RegExp): RegExpExecArray | null {

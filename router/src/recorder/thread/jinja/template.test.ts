@@ -159,7 +159,20 @@ test('JSON keeps its numbers and its order', () => {
     text,
     '{"10": 1.0, "9": [12345678901234567890, 0, -0.0, 1e+22, 100000.0, 0.1], "a": {"b": null, "a": true}, "é": "é\\n"}',
   );
-  for (const bad of ['', '{', '{"a" 1}', '[1,]', '01', '"a', 'nul', '1 2', "{'a': 1}"]) {
+  const long = 'x"\\\\"'.repeat(4_000_000);
+  assert.equal((readJson(JSON.stringify([long])) as string[])[0], long);
+  for (const bad of [
+    '[['.repeat(200) + ']]'.repeat(200),
+    '',
+    '{',
+    '{"a" 1}',
+    '[1,]',
+    '01',
+    '"a',
+    'nul',
+    '1 2',
+    "{'a': 1}",
+  ]) {
     assert.throws(() => readJson(bad), SyntaxError, bad);
   }
 });

@@ -52,8 +52,6 @@ export function capitalized(text: string): string {
   return first.toUpperCase() + text.slice(first.length).toLowerCase();
 }
 
-export const isPrintable = (letter: string): boolean => letter === ' ' || !/[\p{C}\p{Z}]/u.test(letter);
-
 /** `repr` of a float: the shortest digits that are the number, with `.0` or an exponent. */
 export function pythonFloat(value: number): string {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? 'nan' : value > 0 ? 'inf' : '-inf';

@@ -1,4 +1,4 @@
-import { isPrintable, pythonFloat } from './text.ts';
+import { pythonFloat } from './text.ts';
 
 /**
  * The values of templates are Python's: None is `null`, int `bigint`, float `number`, list an array, dict a `Map`. So JSON keeps its digits, the
@@ -136,20 +136,20 @@ export function repr(value: Value): string {
 
 function quoted(text: string): string {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
-  let inside = '';
-  for (const letter of text) {
-    const code = letter.codePointAt(0)!;
-    if (letter === quote || letter === '\\') inside += `\\${letter}`;
-    else if (letter === '\n') inside += '\\n';
-    else if (letter === '\r') inside += '\\r';
-    else if (letter === '\t') inside += '\\t';
-    else if (isPrintable(letter)) inside += letter;
-    else if (code < 0x100) inside += `\\x${code.toString(16).padStart(2, '0')}`;
-    else
-      inside +=
-        code < 0x1_0000 ? `\\u${code.toString(16).padStart(4, '0')}` : `\\U${code.toString(16).padStart(8, '0')}`;
-  }
-  return quote + inside + quote;
+  return quote + text.replace(UNPRINTABLE, (letter) => escaped(letter, quote)) + quote;
+}
+
+/** And quotes and backslashes. */
+const UNPRINTABLE = /[\\'"]|(?! )[\p{C}\p{Z}]/gu;
+const ESCAPES: Readonly<Record<string, string>> = { '\n': '\\n', '\r': '\\r', '\t': '\\t', '\\': '\\\\' };
+
+function escaped(letter: string, quote: string): string {
+  if (letter === "'" || letter === '"') return letter === quote ? `\\${letter}` : letter;
+  const known = ESCAPES[letter];
+  if (known !== undefined) return known;
+  const hex = letter.codePointAt(0)!.toString(16);
+  if (hex.length <= 2) return `\\x${hex.padStart(2, '0')}`;
+  return hex.length <= 4 ? `\\u${hex.padStart(4, '0')}` : `\\U${hex.padStart(8, '0')}`;
 }
 
 /** The items of a loop. Of a text these are its characters, of a dict its keys. */
