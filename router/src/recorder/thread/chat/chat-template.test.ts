@@ -38,3 +38,12 @@ test('without tools a template gets none, as from transformers', () => {
   const template = '{{ tools is none }} {{ tools is defined }} {{ documents is none }} {{ add_generation_prompt }}';
   assert.equal(rendered(template, { role: 'user', content: 'a' }), 'True True True True');
 });
+
+test('tools that a template refuses are given to it without their wrapper', () => {
+  const template = "{{ tools[0].name if tools[0].name is defined else raise_exception('no name') }}";
+  const tools = [new Map([['function', new Map([['name', 'f']])]])];
+  const own = new ChatTemplate(template, template, new Map());
+  assert.equal(own.render([{ role: 'user', content: 'a' }], { tools, more: new Map() }, true), 'f');
+  const others = { tools: ['a'], more: new Map() };
+  assert.throws(() => own.render([{ role: 'user', content: 'a' }], others, true), { message: 'no name' });
+});

@@ -2,7 +2,7 @@ import { readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fromPlain, readJson } from '../jinja/json.ts';
 import { Template } from '../jinja/template.ts';
-import type { Named, Value } from '../jinja/values.ts';
+import { type Named, type Value, isDict } from '../jinja/values.ts';
 import { type Message, type ToolCall, textOf } from '../read/message.ts';
 
 /** The variables of a template beside the messages, with the numbers and the order of the request. */
@@ -30,8 +30,21 @@ export class ChatTemplate {
     this.#specials = specials;
   }
 
-  /** Throws what the template itself throws: it may refuse messages. */
-  render(messages: readonly Message[], { tools, more }: Rendering, asksForAnswer: boolean): string {
+  /**
+   * Throws what the template itself throws: it may refuse messages. As SGLang does, tools that it refuses are given to it a second time without
+   * their wrapper `{"type": "function", "function": …}` (0.5.23, `_apply_jinja_template`: for templates of Mistral).
+   */
+  render(messages: readonly Message[], rendering: Rendering, asksForAnswer: boolean): string {
+    const { tools } = rendering;
+    try {
+      return this.#render(messages, rendering, asksForAnswer);
+    } catch (error) {
+      if (tools === null) throw error;
+      return this.#render(messages, { ...rendering, tools: tools.map(withoutWrapper) }, asksForAnswer);
+    }
+  }
+
+  #render(messages: readonly Message[], { tools, more }: Rendering, asksForAnswer: boolean): string {
     const template = tools === null ? this.#plain : this.#withTools;
     return template.render(
       new Map<string, Value>([
@@ -45,6 +58,8 @@ export class ChatTemplate {
     );
   }
 }
+
+const withoutWrapper = (tool: Value): Value => (isDict(tool) ? (tool.get('function') ?? tool) : tool);
 
 /**
  * As both engines pass messages to templates (SGLang 0.5.23 `process_content_for_template_format`, vLLM 0.32 `_postprocess_messages`): content is
