@@ -105,6 +105,16 @@ export function template(random: Random, depth = 2): string {
       tag('for m in messages if m.n') +
       `{{ loop.last }}{{ m.role }}${tag(pick(random, ['continue', 'break']))}` +
       tag('endfor'),
+    () =>
+      `${tag('set ns = namespace(n=0)')}${tag('for x in numbers if ns.n < 2')}{{ x }}{{ ${pick(random, ['loop.last', 'loop.nextitem', 'loop.length', 'loop.index', 'x'])} }}${tag('set ns.n = ns.n + 1')}${tag('endfor')}`,
+    () =>
+      `${tag('for x in numbers')}${tag(`if ${value()}`)}${tag(pick(random, ['continue', 'break']))}${tag('endif')}{{ x }}${tag('else')}none${tag('endfor')}`,
+    () =>
+      `{{ (${pick(random, ['messages', 'words'])}|${pick(random, ["map(attribute='tool_calls.0')", "selectattr('tool_calls.0.function')", "map('attr', 'role')"])}|first) is defined }}`,
+    () =>
+      `{{ ${pick(random, ["namespace({'a': 1}, b=2).a", 'namespace(dict|dictsort).b', 'namespace(1).a', "messages[0]|attr('role')"])} }}`,
+    () =>
+      `${tag("set g = numbers|map('string')")}${tag('for x in g')}{{ x }}${tag('break')}${tag('endfor')}{{ g|list }}{{ '2' in g }}`,
     () => tag('for key, own in dict.items()') + '{{ key }}={{ own }};' + tag('endfor'),
     () => `${tag(`set own = ${value()}`)}${body()}{{ own }}`,
     () => `${tag('set block')}${body()}${tag('endset')}{{ block|tojson }}`,

@@ -34,6 +34,10 @@ def raise_exception(message: str) -> NoReturn:
     raise jinja2.TemplateError(message)
 
 
+def strftime_now(format: str) -> str:
+    return datetime.now().strftime(format)
+
+
 def tojson(
     value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
 ) -> str:
@@ -45,7 +49,7 @@ environment = ImmutableSandboxedEnvironment(
 )
 environment.filters["tojson"] = tojson
 environment.globals["raise_exception"] = raise_exception
-environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+environment.globals["strftime_now"] = strftime_now
 
 
 @lru_cache

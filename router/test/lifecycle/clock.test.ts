@@ -55,6 +55,8 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
       'forward/failover.ts',
       'observe/metrics/process.ts',
       ...trajectories,
+      // Chat templates may have the date in their prompts.
+      'recorder/thread/jinja/template.ts',
       // The Lease of a leader says to others when it was renewed; whether it has expired is counted by the other clock.
       'picker/leader.ts',
       // The ledger of swaps has dates. How long ago a swap of an earlier process started: from then on the other clock counts.

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { readChatRequest } from '../../recorder/shared/chat-request.ts';
+import { readChatRequest } from '../../recorder/thread/chat/chat-request.ts';
 import { engineRequest } from './chat.ts';
 
 const OPTIONS = { maxModelLen: 100, takesIds: true, hidesExperts: false, trimsStop: false };

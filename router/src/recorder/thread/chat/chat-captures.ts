@@ -7,7 +7,7 @@ import type {
   ChatRepeatCall,
   ChatRepeated,
 } from '../../shared/chat-call-types.ts';
-import { type ChatRequest, readChatRequest } from '../../shared/chat-request.ts';
+import { type ChatRequest, readChatRequest } from './chat-request.ts';
 import { noSuchSession } from '../../shared/session-id.ts';
 import type { Turn } from '../../shared/turn.ts';
 import type { ExpertsFiles } from '../capture/experts-files.ts';

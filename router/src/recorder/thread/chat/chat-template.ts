@@ -79,7 +79,7 @@ function asTemplatesWantIt(message: Message): Value {
 }
 
 function withParsedArguments(call: ToolCall): unknown {
-  const given = call.function?.arguments;
+  const given = (call as ToolCall | null)?.function?.arguments;
   if (typeof given !== 'string') return call;
   try {
     return { ...call, function: { ...call.function, arguments: readJson(given === '' ? '{}' : given) } };

@@ -9,7 +9,7 @@ import { MemoryStore } from '../store/memory.ts';
 import { TurnWriter } from '../store/writer.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { loadTokenizer } from '../tokens/load-tokenizer.ts';
-import { readChatRequest } from '../../shared/chat-request.ts';
+import { readChatRequest } from './chat-request.ts';
 import type { ChatSession } from './chat-session.ts';
 import { loadChatTemplate } from './chat-template.ts';
 import { Chats } from './chats.ts';

@@ -7,7 +7,7 @@ import type { TurnWriter } from '../store/writer.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { CHAT_PATH } from '../../../engines/dialects/calls.ts';
-import { readChatRequest } from '../../shared/chat-request.ts';
+import { readChatRequest } from './chat-request.ts';
 import { type ChatRules, ChatSession } from './chat-session.ts';
 import { answerValues, readChatAnswer } from '../read/read-answer.ts';
 import type { ChatSample } from '../read/read-chat.ts';

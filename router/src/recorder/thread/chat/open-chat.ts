@@ -1,4 +1,4 @@
-import type { ChatRequest } from '../../shared/chat-request.ts';
+import type { ChatRequest } from './chat-request.ts';
 import type { ChatName, Turn } from '../../shared/turn.ts';
 import { type OpenCapture, areLate } from '../captures.ts';
 import type { ChoiceEvents } from '../read/choice-events.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { EventSplitter, joined } from '../../../kit/sse.ts';
-import type { ChatRequest } from '../../shared/chat-request.ts';
+import type { ChatRequest } from './chat-request.ts';
 import { clientCopy, withoutOurs } from '../../../engines/dialects/chat-copy.ts';
 import { type EngineRequest, type RequestedFields, requestedFields } from '../../../engines/dialects/chat.ts';
 import { FromCompletion } from '../../../engines/dialects/chat-from-completion.ts';

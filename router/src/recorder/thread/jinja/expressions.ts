@@ -149,22 +149,6 @@ function comparisonAt(stream: TokenStream): string | null {
   return isOne ? stream.next().text : null;
 }
 
-const parseSum = leftToRight(['+', '-'], parseConcatenation);
-
-function parseConcatenation(stream: TokenStream): Expression {
-  const parts = [parseProduct(stream)];
-  while (stream.skipOperator('~')) parts.push(parseProduct(stream));
-  return parts.length === 1 ? parts[0]! : (scope) => parts.map((part) => str(part(scope))).join('');
-}
-
-function parseProduct(stream: TokenStream): Expression {
-  return leftToRight(['*', '/', '//', '%'], parsePower)(stream);
-}
-
-function parsePower(stream: TokenStream): Expression {
-  return leftToRight(['**'], parseSigned)(stream);
-}
-
 function leftToRight(operators: readonly string[], operand: (stream: TokenStream) => Expression) {
   return (stream: TokenStream): Expression => {
     let left = operand(stream);
@@ -175,6 +159,16 @@ function leftToRight(operators: readonly string[], operand: (stream: TokenStream
     }
     return left;
   };
+}
+
+const parsePower = leftToRight(['**'], (stream) => parseSigned(stream));
+const parseProduct = leftToRight(['*', '/', '//', '%'], parsePower);
+const parseSum = leftToRight(['+', '-'], parseConcatenation);
+
+function parseConcatenation(stream: TokenStream): Expression {
+  const parts = [parseProduct(stream)];
+  while (stream.skipOperator('~')) parts.push(parseProduct(stream));
+  return parts.length === 1 ? parts[0]! : (scope) => parts.map((part) => str(part(scope))).join('');
 }
 
 function parseSigned(stream: TokenStream, hasFilters = true): Expression {

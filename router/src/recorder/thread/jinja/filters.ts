@@ -1,13 +1,13 @@
 import { bind } from './arguments.ts';
 import { writeJson } from './json.ts';
-import { getterOf, subscript } from './members.ts';
+import { getterOf, missing, own } from './members.ts';
 import { replaced } from './methods.ts';
 import { calculate } from './operators.ts';
 import { formatted } from './printf.ts';
 import { type Test, testNamed } from './tests.ts';
 import { SPACES, capitalized, fixed, splitLines, strip } from './text.ts';
 import {
-  Iterator,
+  Lazy,
   type Named,
   TemplateError,
   Tuple,
@@ -16,15 +16,16 @@ import {
   compare,
   defined,
   equals,
-  generator,
   hashable,
   intOf,
   isDict,
   isList,
   isNumber,
   isTrue,
+  lazily,
   itemsOf,
   lengthOf,
+  nextOf,
   orElse,
   str,
   typeName,
@@ -48,7 +49,7 @@ const text = (filter: (own: string) => Value) => of(NONE, (value) => filter(str(
 /** Jinja2's filters by their names (3.1, "List of Builtin Filters"), and `tojson` as transformers has it: without HTML escapes. */
 const MAKERS: Readonly<Record<string, (name: string) => Filter>> = {
   abs: of(NONE, (value) => absolute(value)),
-  attr: of({ name: undefined }, (value, { name }) => subscript(value, name)),
+  attr: of({ name: undefined }, (value, { name }) => orElse(own(value, str(name)), () => missing(value, name))),
   capitalize: text(capitalized),
   default: of({ default_value: '', boolean: false }, (value, { default_value: other, boolean: isAny }) =>
     value instanceof Undefined || (isTrue(isAny) && !isTrue(value)) ? other : value,
@@ -61,7 +62,7 @@ const MAKERS: Readonly<Record<string, (name: string) => Filter>> = {
   indent: of({ width: 4n, first: false, blank: false }, (value, { width, first, blank }) =>
     indented(
       textOf(value, 'indent'),
-      typeof width === 'string' ? width : ' '.repeat(intOf(width, 'width')),
+      typeof width === 'string' ? width : ' '.repeat(Math.max(0, intOf(width, 'width'))),
       isTrue(first),
       isTrue(blank),
     ),
@@ -136,8 +137,7 @@ function escaped(own: string): string {
 }
 
 function firstOf(value: Value): Value {
-  const [first] = value instanceof Iterator ? value.read(1) : itemsOf(value);
-  return orElse(first, () => new Undefined('No first item, sequence was empty.'));
+  return orElse(nextOf(value)(), () => new Undefined('No first item, sequence was empty.'));
 }
 
 function toFloat(given: Value, other: Value): Value {
@@ -157,7 +157,7 @@ function toInt(given: Value, other: Value, base: number): Value {
   const digits = Number.parseInt(own.replace(/^([-+]?)0[xobXOB]/, '$1'), base);
   if (base !== 10) return Number.isNaN(digits) ? other : BigInt(digits);
   const float = toFloat(own, null);
-  return typeof float === 'number' ? BigInt(Math.trunc(float)) : other;
+  return typeof float === 'number' && Number.isFinite(float) ? BigInt(Math.trunc(float)) : other;
 }
 
 function textOf(value: Value, name: string): string {
@@ -173,9 +173,10 @@ function indented(own: string, margin: string, isFirst: boolean, isBlank: boolea
 }
 
 function itemPairs(value: Value): Value {
-  if (value instanceof Undefined) return generator([]);
+  if (value instanceof Undefined) return lazily([], (item) => item);
   if (!isDict(value)) throw new TemplateError('Can only get item pairs from a mapping.');
-  return generator(Array.from(value, ([key, own]) => Tuple.of(key, own)));
+  const pairs = Array.from(value, ([key, item]) => Tuple.of(key, item));
+  return lazily(pairs, (pair) => pair);
 }
 
 /** The items, or what a path leads to in each of them. */
@@ -187,24 +188,26 @@ const mapFilter: Filter = (value, args, named) => {
   if (args.length > 0) {
     const [name, ...rest] = args;
     const filter = filterNamed(str(name!));
-    return generator(itemsOf(value).map((item) => filter(item, rest, named)));
+    return lazily(value, (item) => filter(item, rest, named));
   }
   const { attribute: path, default: other } = bind('map', { attribute: undefined, default: null }, [], named);
   const get = getterOf(path);
-  const isReplaced = (own: Value): boolean => own instanceof Undefined && named.has('default');
-  return generator(itemsOf(value).map((item) => (isReplaced(get(item)) ? other : get(item))));
+  return lazily(value, (item) => {
+    const found = get(item);
+    return found instanceof Undefined && named.has('default') ? other : found;
+  });
 };
 
 function chosen(value: Value, path: Value, [name, ...args]: readonly Value[], isWanted: boolean): Value {
-  const get = path === null ? (own: Value): Value => own : getterOf(path);
+  const get = path === null ? (item: Value): Value => item : getterOf(path);
   const test: Test = name === undefined ? isTrue : testNamed(str(name));
-  return generator(itemsOf(value).filter((item) => test(get(item), args) === isWanted));
+  return lazily(value, (item) => (test(get(item), args) === isWanted ? item : undefined));
 }
 
 function reversed(value: Value): Value {
   if (typeof value === 'string') return Array.from(value).toReversed().join('');
   const items = itemsOf(value).toReversed();
-  return value instanceof Iterator && !value.isView ? items : generator(items);
+  return value instanceof Lazy ? items : lazily(items, (item) => item);
 }
 
 interface Order {
@@ -248,8 +251,12 @@ function extreme(value: Value, order: Order, sign: number): Value {
 function uniqueOf(value: Value, order: Order): Value {
   const key = keyOf(order);
   const seen: Value[] = [];
-  const isNew = (own: Value): boolean => !seen.some((each) => equals(each, own)) && seen.push(own) > 0;
-  return generator(itemsOf(value).filter((item) => isNew(hashable(key(item)))));
+  return lazily(value, (item) => {
+    const found = hashable(key(item));
+    if (seen.some((each) => equals(each, found))) return undefined;
+    seen.push(found);
+    return item;
+  });
 }
 
 function rounded(value: Value, precision: number, method: Value): Value {

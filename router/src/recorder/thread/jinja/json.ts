@@ -15,6 +15,8 @@ const WORDS: ReadonlyMap<string, Value> = new Map<string, Value>([
   ['-Infinity', -Infinity],
 ]);
 const SPACE = /[ \t\n\r]*/y;
+/** Python refuses ints with more: to read them takes a time that grows faster than their length. */
+const MOST_DIGITS = 4_300;
 
 /** Throws SyntaxError where the text is no JSON, or nested more deeply than bodies may be. */
 export function readJson(text: string): Value {
@@ -86,6 +88,7 @@ class Reader {
     const number = this.#take(NUMBER);
     if (number === null) return this.#string() ?? this.#fail();
     const [digits, fraction, exponent] = number;
+    if (digits.length > MOST_DIGITS) this.#fail();
     return fraction === undefined && exponent === undefined ? BigInt(digits) : Number(digits);
   }
 

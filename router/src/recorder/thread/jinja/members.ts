@@ -1,5 +1,6 @@
 import { methodOf } from './methods.ts';
-import { Namespace, TemplateError, Undefined, type Value, isDict, isList, orElse, repr, typeName } from './values.ts';
+import { lettersOf } from './text.ts';
+import { Members, TemplateError, Undefined, type Value, isDict, isList, orElse, repr, typeName } from './values.ts';
 
 /** `value.name`: as in Jinja2 a method before a member of the same name. */
 export function attribute(value: Value, name: string): Value {
@@ -12,8 +13,9 @@ export function subscript(value: Value, key: Value): Value {
   return orElse(item(value, key), () => orElse(method(), () => missing(value, key)));
 }
 
-function own(value: Value, name: string): Value | undefined {
-  if (value instanceof Namespace) return value.members.get(name);
+/** A member or a method, but no item of a dict. */
+export function own(value: Value, name: string): Value | undefined {
+  if (value instanceof Members) return value.member(name);
   return methodOf(value, name);
 }
 
@@ -22,10 +24,10 @@ function item(value: Value, key: Value): Value | undefined {
   const index = typeof key === 'bigint' || typeof key === 'boolean' ? Number(key) : null;
   if (index === null) return undefined;
   if (isList(value)) return value.at(index);
-  return typeof value === 'string' ? Array.from(value).at(index) : undefined;
+  return typeof value === 'string' ? lettersOf(value).at(index) : undefined;
 }
 
-function missing(value: Value, key: Value): Undefined {
+export function missing(value: Value, key: Value): Undefined {
   if (value instanceof Undefined) throw new TemplateError(value.message);
   const name = typeof key === 'string' ? key : repr(key);
   const kind = value === null ? 'None' : `${typeName(value)} object`;

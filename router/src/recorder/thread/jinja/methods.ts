@@ -1,12 +1,12 @@
 import { bind } from './arguments.ts';
-import { WORDS, capitalized, isSpace, splitLines, strip, stripEnd, stripStart } from './text.ts';
+import { WORDS, capitalized, isSpace, lettersOf, splitLines, strip, stripEnd, stripStart } from './text.ts';
 import {
   type Callable,
   type Dict,
-  Iterator,
   TemplateError,
   Tuple,
   type Value,
+  View,
   equals,
   intOf,
   isDict,
@@ -64,13 +64,13 @@ const DICT: Methods<Dict> = {
   items: [
     {},
     (self) =>
-      new Iterator(
+      new View(
         'dict_items',
         Array.from(self, ([key, value]) => Tuple.of(key, value)),
       ),
   ],
-  keys: [{}, (self) => new Iterator('dict_keys', Array.from(self.keys()))],
-  values: [{}, (self) => new Iterator('dict_values', Array.from(self.values()))],
+  keys: [{}, (self) => new View('dict_keys', Array.from(self.keys()))],
+  values: [{}, (self) => new View('dict_values', Array.from(self.values()))],
   copy: [{}, (self) => new Map(self)],
 };
 
@@ -227,17 +227,18 @@ const countOf = (text: string, sub: string): number =>
 
 /** The place of a part in characters, -1 if it is not there. */
 function found(text: string, args: Record<string, Value>, isLast: boolean, isRequired: boolean): bigint {
-  const letters = Array.from(text);
+  const letters = lettersOf(text);
   const place = (value: Value, otherwise: number): number => {
     const at = value === null ? otherwise : intOf(value, 'the index');
     return Math.min(Math.max(at < 0 ? at + letters.length : at, 0), letters.length);
   };
-  const start = place(args.start!, 0);
-  const part = letters.slice(start, place(args.end!, letters.length)).join('');
-  const sub = textOf(args.sub!);
+  const start = place(args['start']!, 0);
+  const within = letters.slice(start, place(args['end']!, letters.length));
+  const part = typeof within === 'string' ? within : within.join('');
+  const sub = textOf(args['sub']!);
   const at = isLast ? part.lastIndexOf(sub) : part.indexOf(sub);
   if (at < 0 && isRequired) throw new TemplateError('substring not found');
-  return at < 0 ? -1n : BigInt(start + Array.from(part.slice(0, at)).length);
+  return at < 0 ? -1n : BigInt(start + lettersOf(part.slice(0, at)).length);
 }
 
 /** What is missing to a width in characters. */
@@ -245,7 +246,7 @@ function fill(text: string, width: Value, letter: string): string {
   return letter.repeat(Math.max(0, intOf(width, 'width') - Array.from(text).length));
 }
 
-export function centered(text: string, width: number, letter = ' '): string {
+function centered(text: string, width: number, letter: string): string {
   const missing = Math.max(0, width - Array.from(text).length);
   const left = Math.floor(missing / 2) + (missing & width & 1);
   return letter.repeat(left) + text + letter.repeat(missing - left);

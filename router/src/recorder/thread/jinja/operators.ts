@@ -1,27 +1,18 @@
 import { formatted } from './printf.ts';
-import {
-  TemplateError,
-  Tuple,
-  type Value,
-  defined,
-  intOf,
-  isDict,
-  isList,
-  isNumber,
-  itemsOf,
-  typeName,
-} from './values.ts';
+import { lettersOf } from './text.ts';
+import { TemplateError, Tuple, type Value, defined, intOf, isDict, isList, isNumber, typeName } from './values.ts';
 
 type Num = bigint | number;
 
 /** The binary operators of arithmetic, with Python's types: `/` gives a float, `//` and `%` round down. */
 export function calculate(operator: string, left: Value, right: Value): Value {
-  const [a, b] = [defined(left), defined(right)];
+  const a = defined(left);
+  if (operator === '%' && typeof a === 'string') return formatted(a, right);
+  const b = defined(right);
   if (operator === '+') {
     if (typeof a === 'string' && typeof b === 'string') return a + b;
     if (isList(a) && isList(b) && a instanceof Tuple === b instanceof Tuple) return joined(a, b);
   }
-  if (operator === '%' && typeof a === 'string') return formatted(a, b);
   if (operator === '*') {
     if (typeof a === 'string' || isList(a)) return repeated(a, b);
     if (typeof b === 'string' || isList(b)) return repeated(b, a);
@@ -103,7 +94,7 @@ export function sliced(value: Value, ...bounds: readonly [start: Value, stop: Va
     if (isDict(value)) throw new TemplateError("unhashable type: 'slice'");
     throw new TemplateError(`'${typeName(defined(value))}' object is not subscriptable`);
   }
-  const items = itemsOf(value);
+  const items = typeof value === 'string' ? lettersOf(value) : value;
   const by = step ?? 1;
   if (by === 0) throw new TemplateError('slice step cannot be zero');
   const [low, high] = by > 0 ? [0, items.length] : [-1, items.length - 1];
@@ -112,6 +103,7 @@ export function sliced(value: Value, ...bounds: readonly [start: Value, stop: Va
       ? otherwise
       : Math.min(Math.max(index < 0 ? index + items.length : index, low), high);
   const [from, to] = by > 0 ? [bound(start, low), bound(stop, high)] : [bound(start, high), bound(stop, low)];
+  if (typeof items === 'string' && by === 1) return items.slice(from, to);
   const taken: Value[] = [];
   for (let at = from; by > 0 ? at < to : at > to; at += by) taken.push(items[at]!);
   if (typeof value === 'string') return (taken as string[]).join('');

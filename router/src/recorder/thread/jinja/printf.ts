@@ -1,13 +1,14 @@
 import { fixed } from './text.ts';
 import { TemplateError, Tuple, type Value, isDict, isList, isNumber, repr, str, typeName } from './values.ts';
 
-const CONVERSION = /%(?:\((\w+)\))?([-+ 0#]*)(\d+)?(?:\.(\d+))?([sdifrgx%])/g;
+const CONVERSION = /%(?:(?:\((\w+)\))?([-+ 0#]*)(\d+)?(?:\.(\d+))?([sdifrx%]))?/g;
 
 /** `text % values` */
 export function formatted(text: string, values: Value): string {
   const list = values instanceof Tuple ? [...values] : [values];
   let used = 0;
-  const made = text.replace(CONVERSION, (_, name, flags: string, width, precision, kind: string) => {
+  const made = text.replace(CONVERSION, (_, name, flags: string, width, precision, kind?: string) => {
+    if (kind === undefined) throw new TemplateError('unsupported format character');
     if (kind === '%') return '%';
     const isNamed = name !== undefined;
     if (isNamed && !isDict(values)) throw new TemplateError('format requires a mapping');
@@ -31,7 +32,6 @@ function converted(value: Value, kind: string, flags: string, precision: string 
   const number = Number(value);
   const plus = number < 0 ? '' : flags.includes('+') ? '+' : flags.includes(' ') ? ' ' : '';
   if (kind === 'f') return plus + fixed(number, Math.min(Number(precision ?? 6), 50));
-  if (kind === 'g') return plus + String(Number(number.toPrecision(Math.max(1, Number(precision ?? 6)))));
   const int = typeof value === 'bigint' ? value : BigInt(Math.trunc(number));
   return plus + int.toString(kind === 'x' ? 16 : 10);
 }

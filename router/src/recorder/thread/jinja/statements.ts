@@ -6,6 +6,7 @@ import {
   parseFilters,
   parseTuple,
 } from './expressions.ts';
+import { Loop } from './loop.ts';
 import { Scope } from './scope.ts';
 import type { TokenStream } from './stream.ts';
 import {
@@ -15,9 +16,9 @@ import {
   Tuple,
   Undefined,
   type Value,
-  equals,
   isTrue,
   itemsOf,
+  lazily,
   orElse,
   str,
   typeName,
@@ -133,55 +134,28 @@ function parseFor(stream: TokenStream): Statement {
     other = parseBody(stream, 'endfor');
     expectEnd(stream, 'endfor');
   } else stream.expect('close');
-  const isWanted = (around: Scope, item: Value): boolean => {
-    if (test === null) return true;
-    const scope = new Scope(around);
-    assign(scope, item);
-    return isTrue(test(scope));
+  const wanted = (around: Scope): Value => {
+    if (test === null) return items(around);
+    return lazily(items(around), (item) => {
+      const scope = new Scope(around);
+      assign(scope, item);
+      return isTrue(test(scope)) ? item : undefined;
+    });
   };
   return (around, out) => {
-    const wanted = itemsOf(items(around)).filter((item) => isWanted(around, item));
-    const changes = new Changes();
-    for (const [at, item] of wanted.entries()) {
+    const loop = new Loop(wanted(around));
+    /** A pass came to the end of the body. */
+    let isRun = false;
+    for (let item = loop.next(); item !== undefined; item = loop.next()) {
       const scope = new Scope(around);
-      scope.set('loop', loopOf(wanted, at, changes));
+      scope.set('loop', loop);
       assign(scope, item);
-      if (body(scope, out) === 'break') break;
+      const jump = body(scope, out);
+      if (jump === 'break') break;
+      isRun ||= jump === undefined;
     }
-    if (wanted.length === 0) other?.(new Scope(around), out);
+    if (!isRun) other?.(new Scope(around), out);
   };
-}
-
-/** What `loop.changed()` was called with before. */
-class Changes {
-  #last: readonly Value[] | null = null;
-
-  readonly call: Callable = (args) => {
-    const last = this.#last;
-    this.#last = args;
-    return last === null || !equals(last, args);
-  };
-}
-
-/** The variable `loop`. */
-function loopOf(items: readonly Value[], at: number, changes: Changes): Namespace {
-  const left = items.length - at;
-  const members: Readonly<Record<string, Value>> = {
-    index: BigInt(at + 1),
-    index0: BigInt(at),
-    revindex: BigInt(left),
-    revindex0: BigInt(left - 1),
-    first: at === 0,
-    last: left === 1,
-    length: BigInt(items.length),
-    depth: 1n,
-    depth0: 0n,
-    previtem: orElse(items[at - 1], () => new Undefined('there is no previous item')),
-    nextitem: orElse(items[at + 1], () => new Undefined('there is no next item')),
-    cycle: (args: readonly Value[]) => args[at % args.length] ?? null,
-    changed: changes.call,
-  };
-  return new Namespace(Object.entries(members));
 }
 
 /** Names, members of namespaces, or several of them with commas between. */

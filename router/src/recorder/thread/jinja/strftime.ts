@@ -1,3 +1,5 @@
+import { TemplateError } from './values.ts';
+
 const DAYS = 'Sunday Monday Tuesday Wednesday Thursday Friday Saturday'.split(' ');
 const MONTHS = 'January February March April May June July August September October November December'.split(' ');
 
@@ -5,7 +7,7 @@ const MONTHS = 'January February March April May June July August September Octo
 export function strftime(date: Date, format: string): string {
   return format.replace(/%(-?)([a-zA-Z%])/g, (whole, dash: string, letter: string) => {
     const text = FIELDS[letter]?.(date);
-    if (text === undefined) return whole;
+    if (text === undefined) throw new TemplateError(`strftime_now() does not know ${whole}`);
     return dash === '' ? text : text.replace(/^0+(?=\d)/, '');
   });
 }

@@ -105,10 +105,34 @@ const rendered: readonly (readonly [template: string, text: string])[] = [
     '{{ range(3)|list }} {{ range(1, 10, 4)|list }} {{ [1, 2, 3][-1] }} {{ [1, 2, 3, 4][1::2] }} {{ (1, 2)[0] }} {{ messages[0].role }} {{ messages[9] is defined }}',
     '[0, 1, 2] [1, 5, 9] 3 [2, 4] 1 system False',
   ],
+  ["{{ namespace(dict|dictsort).b }} {{ namespace([['a', 1]], b=2).a }}", "{'c': [1, 2.0]} 1"],
+  [
+    "{% set ns = namespace(seen=[]) %}{% for x in ['a', 'b', 'a'] if x not in ns.seen %}{{ x }}{% set ns.seen = ns.seen + [x] %}{% endfor %}",
+    'ab',
+  ],
+  [
+    '{% for i in [1, 2] %}{% continue %}{% else %}E{% endfor %}{% for i in [1] %}a{% break %}{% else %}E{% endfor %}',
+    'EaE',
+  ],
+  [
+    "{{ (messages|selectattr('n')|first) is defined }} {{ 'y' if messages|map(attribute='n.x.y') else 'n' }} {% set g = numbers|map('string') %}{% for x in g %}{{ x }}{% break %}{% endfor %}{{ g|list }}",
+    "True y 3['1.0', '2', '-5', '2.5']",
+  ],
+  [
+    "{{ messages[0]|attr('role') }}|{{ '%s' % missing }}|{{ '1e400'|int }}|{{ 'a\\nb'|indent(-1) }}|{{ text[2:5] }}{{ text.find('brown') }}{{ smile.find('b') }}",
+    '||0|a\nb|The132',
+  ],
+  ["{{ strftime_now(format='%%') }} {{ [1, 2, 3]|reverse|list }} {{ [3, 4]|reverse|first }}", '% [3, 2, 1] 4'],
 ];
 
 test('templates are rendered as Jinja2 does', () => {
   for (const [template, text] of rendered) assert.equal(render(template), text, template);
+});
+
+test('a dict is made of another, of pairs and of names', () => {
+  const template = "{{ dict([['a', 1]], b=2) }} {{ dict(given, b=3) }} {{ dict(given.items()) }} {{ dict() }}";
+  const text = new Template(template).render(new Map([['given', new Map([['a', 1n]])]]));
+  assert.equal(text, "{'a': 1, 'b': 2} {'a': 1, 'b': 3} {'a': 1} {}");
 });
 
 test('what Jinja2 refuses is refused in words', () => {
@@ -120,6 +144,12 @@ test('what Jinja2 refuses is refused in words', () => {
     ["{{ 1 < 'a' }}", /'<' not supported between instances of 'int' and 'str'/],
     ['{{ missing|tojson }}', /Object of type Undefined is not JSON serializable/],
     ['{{ numbers|map("nofilter")|list }}', /No filter named 'nofilter'/],
+    ['{{ namespace([1]) }}', /'int' object is not iterable/],
+    ["{{ '%d' % 'a' }}", /a number is required, not str/],
+    ["{{ '5%' % () }}", /unsupported format character/],
+    ['{{ strftime_now() }}', /missing the argument 'format'/],
+    ["{{ strftime_now('%Q') }}", /does not know %Q/],
+    ['{{ range() }}', /range expected 1 to 3 arguments/],
     ['{{ [].append(1) }}', /The method append of list can't be called in a chat template/],
     ['{{ 1 / 0 }}', /division by zero/],
     ['{% for x in 3 %}{% endfor %}', /'int' object is not iterable/],

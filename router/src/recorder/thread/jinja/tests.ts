@@ -1,10 +1,11 @@
 import { isLower, isUpper } from './methods.ts';
 import { calculate } from './operators.ts';
 import {
-  Iterator,
+  Lazy,
   TemplateError,
   Undefined,
   type Value,
+  View,
   compare,
   equals,
   includes,
@@ -30,7 +31,7 @@ const isGreaterOrEqual: Test = (value, args) => compare(value, other(args), '>='
 const isLess: Test = (value, args) => compare(value, other(args), '<') < 0;
 const isLessOrEqual: Test = (value, args) => compare(value, other(args), '<=') <= 0;
 
-export const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
+const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
   ['defined', (value) => !(value instanceof Undefined)],
   ['undefined', (value) => value instanceof Undefined],
   ['none', (value) => value === null],
@@ -49,7 +50,8 @@ export const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
       typeof value === 'string' ||
       isList(value) ||
       isDict(value) ||
-      value instanceof Iterator ||
+      value instanceof View ||
+      value instanceof Lazy ||
       value instanceof Undefined,
   ],
   ['callable', (value) => typeof value === 'function' || value instanceof Undefined],

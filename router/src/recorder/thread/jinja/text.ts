@@ -8,6 +8,9 @@ const SPACE_ONLY = new RegExp(`^[${SPACE}]$`);
 export const WORDS: RegExp = new RegExp(`[^${SPACE}]+`, 'g');
 export const SPACES: string = `[${SPACE}]`;
 
+/** The characters of a text: the text itself, where each of them is one UTF-16 unit. */
+export const lettersOf = (text: string): string | string[] => (/[\ud800-\udfff]/.test(text) ? Array.from(text) : text);
+
 export const isSpace = (letter: string): boolean => SPACE_ONLY.test(letter);
 
 /** @param chars which characters are removed; null: white space */

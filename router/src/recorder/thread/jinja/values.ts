@@ -13,8 +13,9 @@ export type Value =
   | readonly Value[]
   | Dict
   | Callable
-  | Namespace
-  | Iterator
+  | Members
+  | View
+  | Lazy
   | Undefined;
 export type Dict = ReadonlyMap<Value, Value>;
 export type Named = ReadonlyMap<string, Value>;
@@ -30,43 +31,64 @@ export class Tuple extends Array<Value> {
   }
 }
 
+/** A value that is known by its members. */
+export abstract class Members {
+  abstract member(name: string): Value | undefined;
+}
+
 /** `namespace()`: the only value whose members a template can set. */
-export class Namespace {
+export class Namespace extends Members {
   readonly members: Map<string, Value>;
 
   constructor(members: Iterable<readonly [string, Value]>) {
+    super();
     this.members = new Map(members);
   }
+
+  override member(name: string): Value | undefined {
+    return this.members.get(name);
+  }
 }
 
-/** What has values but is no list. A `generator` is always true and can be read once; a view of a dict is true unless it is empty. */
-export class Iterator {
-  readonly kind: 'generator' | 'dict_keys' | 'dict_values' | 'dict_items';
-  #items: readonly Value[];
+/** `dict.items()` and its like: its values in their order. */
+export class View {
+  readonly kind: 'dict_keys' | 'dict_values' | 'dict_items';
+  readonly items: readonly Value[];
 
-  constructor(kind: Iterator['kind'], items: readonly Value[]) {
+  constructor(kind: View['kind'], items: readonly Value[]) {
     this.kind = kind;
-    this.#items = items;
-  }
-
-  get isView(): boolean {
-    return this.kind !== 'generator';
-  }
-
-  /** How many items are left to be read. */
-  get size(): number {
-    return this.#items.length;
-  }
-
-  /** @param most a generator that is not read to its end has the others left */
-  read(most = this.#items.length): readonly Value[] {
-    const items = this.#items.slice(0, most);
-    if (!this.isView) this.#items = this.#items.slice(most);
-    return items;
+    this.items = items;
   }
 }
 
-export const generator = (items: readonly Value[]): Iterator => new Iterator('generator', items);
+/** Gives the next item each time; undefined: there are no more. */
+export type Next = () => Value | undefined;
+
+/** A generator: what filters such as `map` give. Items are made when they are asked for, and can be read once. It is true even without any. */
+export class Lazy {
+  readonly #open: () => Next;
+  #next: Next | null = null;
+
+  constructor(open: () => Next) {
+    this.#open = open;
+  }
+
+  readonly next: Next = () => (this.#next ??= this.#open())();
+}
+
+/** A generator over the items of a value. @param each what becomes of an item; undefined: it is left out */
+export function lazily(value: Value, each: (item: Value) => Value | undefined): Lazy {
+  return new Lazy(() => {
+    const next = nextOf(value);
+    return () => {
+      for (let item = next(); item !== undefined; item = next()) {
+        const made = each(item);
+        if (made !== undefined) return made;
+      }
+      return undefined;
+    };
+  });
+}
 
 /** A name, a member or an item that does not exist. It can be printed, tested and looped over; everything else is an error. */
 export class Undefined {
@@ -85,8 +107,9 @@ export const isNumber = (value: Value): value is bigint | number | boolean =>
 
 export function typeName(value: Value): string {
   if (value === null) return 'NoneType';
-  if (value instanceof Iterator) return value.kind;
-  if (value instanceof Namespace) return 'Namespace';
+  if (value instanceof View) return value.kind;
+  if (value instanceof Lazy) return 'generator';
+  if (value instanceof Members) return value instanceof Namespace ? 'Namespace' : 'LoopContext';
   if (value instanceof Undefined) return 'Undefined';
   if (isDict(value)) return 'dict';
   if (isList(value)) return value instanceof Tuple ? 'tuple' : 'list';
@@ -108,7 +131,7 @@ export function isTrue(value: Value): boolean {
   if (value === null || value instanceof Undefined) return false;
   if (isList(value)) return value.length > 0;
   if (isDict(value)) return value.size > 0;
-  if (value instanceof Iterator) return !value.isView || value.size > 0;
+  if (value instanceof View) return value.items.length > 0;
   if (isNumber(value) || typeof value === 'string') return Boolean(value);
   return true;
 }
@@ -130,7 +153,7 @@ export function repr(value: Value): string {
   if (value instanceof Tuple) return `(${value.map(repr).join(', ')}${value.length === 1 ? ',' : ''})`;
   if (isList(value)) return `[${value.map(repr).join(', ')}]`;
   if (isDict(value)) return `{${Array.from(value, ([key, own]) => `${repr(key)}: ${repr(own)}`).join(', ')}}`;
-  if (value instanceof Iterator && value.isView) return `${value.kind}([${value.read().map(repr).join(', ')}])`;
+  if (value instanceof View) return `${value.kind}([${value.items.map(repr).join(', ')}])`;
   throw new TemplateError(`A value of type ${typeName(value)} can't be printed.`);
 }
 
@@ -152,21 +175,33 @@ function escaped(letter: string, quote: string): string {
   return hex.length <= 4 ? `\\u${hex.padStart(4, '0')}` : `\\U${hex.padStart(8, '0')}`;
 }
 
-/** The items of a loop. Of a text these are its characters, of a dict its keys. */
+/** The items of a value, one after the other. Of a text these are its characters, of a dict its keys. */
+export function nextOf(value: Value): Next {
+  if (value instanceof Lazy) return value.next;
+  const items = typeof value === 'string' ? value : itemsOf(value);
+  const iterator = items[Symbol.iterator]();
+  return () => iterator.next().value;
+}
+
+/** All items of a value. */
 export function itemsOf(value: Value): readonly Value[] {
   if (typeof value === 'string') return Array.from(value);
   if (isList(value)) return value;
   if (isDict(value)) return Array.from(value.keys());
-  if (value instanceof Iterator) return value.read();
+  if (value instanceof View) return value.items;
   if (value instanceof Undefined) return [];
-  throw new TemplateError(`'${typeName(value)}' object is not iterable`);
+  if (!(value instanceof Lazy)) throw new TemplateError(`'${typeName(value)}' object is not iterable`);
+  const items: Value[] = [];
+  for (let item = value.next(); item !== undefined; item = value.next()) items.push(item);
+  return items;
 }
 
 /** `len(value)`, of a text in characters and not in UTF-16 units. */
 export function lengthOf(value: Value): number {
   if (typeof value === 'string') return charactersOf(value);
   if (isList(value)) return value.length;
-  if (isDict(value) || (value instanceof Iterator && value.isView)) return value.size;
+  if (isDict(value)) return value.size;
+  if (value instanceof View) return value.items.length;
   if (value instanceof Undefined) return 0;
   throw new TemplateError(`object of type '${typeName(value)}' has no len()`);
 }
@@ -229,7 +264,9 @@ export function includes(container: Value, item: Value): boolean {
     throw new TemplateError(`'in <string>' requires string as left operand, not ${typeName(item)}`);
   }
   if (isDict(container)) return container.has(hashable(item));
-  return itemsOf(container).some((each) => equals(each, item));
+  const next = nextOf(container);
+  for (let each = next(); each !== undefined; each = next()) if (equals(each, item)) return true;
+  return false;
 }
 
 /** An int argument. */

@@ -1,8 +1,8 @@
-import { Json } from '../../kit/json-members.ts';
-import { isObject, readObject } from '../../kit/json-object.ts';
-import { readJson } from '../thread/jinja/json.ts';
-import { type Named, type Value, isDict, isList } from '../thread/jinja/values.ts';
-import type { Message } from '../thread/read/message.ts';
+import { Json } from '../../../kit/json-members.ts';
+import { isObject, readObject } from '../../../kit/json-object.ts';
+import { readJson } from '../jinja/json.ts';
+import { type Named, type Value, isDict, isList } from '../jinja/values.ts';
+import type { Message } from '../read/message.ts';
 
 /** A request to `/v1/chat/completions`, as far as its tokens are concerned. */
 export interface ChatRequest {
@@ -34,7 +34,7 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
   const text = body.toString('utf8');
   const fields = readObject(text);
   if (typeof fields === 'string') return fields;
-  const { messages, tools, model, stream, chat_template_kwargs: kwargs, reasoning_effort: effort } = fields;
+  const { messages, tools, model, stream, chat_template_kwargs: kwargs } = fields;
   if (!Array.isArray(messages) || messages.length === 0) return '"messages" has to be a list that is not empty.';
   for (const message of messages as readonly unknown[]) {
     if (typeof (message as { role?: unknown } | null)?.role !== 'string') return 'Each message has to have a "role".';
@@ -49,15 +49,25 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
     body,
     messages: messages as Message[],
     tools: Array.isArray(tools) ? rendered(exactly('tools'), fields.tool_choice) : null,
-    more: new Map([
-      ...(isObject(kwargs) ? (exactly('chat_template_kwargs') as Named) : []),
-      ...(typeof effort === 'string' ? [['reasoning_effort', effort] as const] : []),
-    ]),
+    more: reasoningOf(fields, isObject(kwargs) ? (exactly('chat_template_kwargs') as Named) : new Map()),
     isStream: stream === true,
     model: typeof model === 'string' ? model : '',
     isForeign,
     fields,
   };
+}
+
+/**
+ * With the names that templates have for reasoning, unless the request gives them itself (SGLang 0.5.23, `normalize_reasoning_inputs`; vLLM 0.32
+ * gives `enable_thinking`).
+ */
+function reasoningOf(fields: Readonly<Record<string, unknown>>, given: Named): Named {
+  const reasoning = isObject(fields['reasoning']) ? fields['reasoning'] : {};
+  const effort = reasoning['effort'] ?? reasoning['reasoning_effort'] ?? fields['reasoning_effort'] ?? null;
+  if (effort === null && reasoning['enabled'] !== true) return given;
+  const thinks = effort !== 'none';
+  const names = new Map<string, Value>([['thinking', thinks], ['enable_thinking', thinks], ...given]);
+  return typeof effort === 'string' ? names.set('reasoning_effort', effort) : names;
 }
 
 /** Those that SGLang 0.5.23 puts into the prompt: of a named one just that. (vLLM renders requests with tools itself.) */
@@ -86,7 +96,7 @@ function isOneText(content: unknown): boolean {
  * they have digits: JSON.parse keeps neither the difference between `1` and `1.0` nor the order of members whose names are numbers.
  */
 function isReadInSeveralWays(messages: readonly Message[], tools: unknown, text: string): boolean {
-  const given = messages.flatMap(({ tool_calls: own }) => own ?? []).map((call) => call.function?.arguments ?? null);
+  const given = messages.flatMap(({ tool_calls: own }) => own ?? []).map((call) => call?.function?.arguments ?? null);
   if (given.some((own) => typeof own === 'object' && own !== null && /\d/.test(JSON.stringify(own)))) return true;
   return /\d{19}/.test(text) && /[-:\s,[]\d{19}/.test(JSON.stringify([tools ?? null, given]));
 }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ChatTemplate } from '../thread/chat/chat-template.ts';
+import { ChatTemplate } from './chat-template.ts';
 import { type ChatRequest, readChatRequest } from './chat-request.ts';
 
 const tool = (name: string) => ({ type: 'function', function: { name, parameters: {} } });
@@ -65,4 +65,25 @@ test('what engines read in different ways is rendered by them', () => {
   ] as const) {
     assert.equal(read(body).isForeign, isForeign, body);
   }
+});
+
+test('templates get what a request says of reasoning by the names that they have for it', () => {
+  const template = '{{ thinking }} {{ enable_thinking }} {{ reasoning_effort }}';
+  for (const [members, text] of [
+    ['', '  '],
+    ['"reasoning_effort": "none",', 'False False none'],
+    ['"reasoning_effort": "high",', 'True True high'],
+    ['"reasoning": {"enabled": true},', 'True True '],
+    ['"reasoning": {"effort": "none"},', 'False False none'],
+    ['"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": true},', 'False True none'],
+  ] as const) {
+    const { messages, tools, more } = read(`{${members} "messages": [{"role": "user", "content": "q"}]}`);
+    const own = new ChatTemplate(template, template, new Map());
+    assert.equal(own.render(messages, { tools, more }, true), text, members);
+  }
+});
+
+test('tool calls that are none are for the engine to refuse', () => {
+  for (const calls of ['[null]', '[1]', '[{"function": null}]', '{}'])
+    assert.equal(typeof read(`{"messages": [{"role": "assistant", "tool_calls": ${calls}}]}`), 'object', calls);
 });
