@@ -15,7 +15,7 @@ const WORDS: ReadonlyMap<string, Value> = new Map<string, Value>([
   ['-Infinity', -Infinity],
 ]);
 const SPACE = /[ \t\n\r]*/y;
-/** Python refuses ints with more: to read them takes a time that grows faster than their length. */
+/** Ints with more are read as floats: their time grows faster than their length, and Python refuses them. */
 const MOST_DIGITS = 4_300;
 
 /** Throws SyntaxError where the text is no JSON, or nested more deeply than bodies may be. */
@@ -88,7 +88,7 @@ class Reader {
     const number = this.#take(NUMBER);
     if (number === null) return this.#string() ?? this.#fail();
     const [digits, fraction, exponent] = number;
-    if (digits.length > MOST_DIGITS) this.#fail();
+    if (digits.length > MOST_DIGITS) return Number(digits);
     return fraction === undefined && exponent === undefined ? BigInt(digits) : Number(digits);
   }
 

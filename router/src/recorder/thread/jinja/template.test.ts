@@ -191,6 +191,8 @@ test('JSON keeps its numbers and its order', () => {
   );
   const long = 'x"\\\\"'.repeat(4_000_000);
   assert.equal((readJson(JSON.stringify([long])) as string[])[0], long);
+  assert.equal(readJson('9'.repeat(4_301)), Infinity);
+  assert.equal(readJson('9'.repeat(4_300)), BigInt('9'.repeat(4_300)));
   for (const bad of [
     '[['.repeat(200) + ']]'.repeat(200),
     '',
