@@ -1,5 +1,6 @@
 import {
   type Callable,
+  Lazy,
   Members,
   type Next,
   TemplateError,
@@ -10,7 +11,6 @@ import {
   nextOf,
   orElse,
 } from './values.ts';
-import { Lazy } from './values.ts';
 
 /** The variable `loop`. Items are asked for as late as they can be: what a pass does may change which ones come. */
 export class Loop extends Members {
