@@ -83,7 +83,7 @@ test('templates get what a request says of reasoning by the names that they have
   }
 });
 
-test('tool calls that are none are for the engine to refuse', () => {
+test('tool calls that are no objects are for the engine to refuse', () => {
   for (const calls of ['[null]', '[1]', '[{"function": null}]', '{}'])
     assert.equal(typeof read(`{"messages": [{"role": "assistant", "tool_calls": ${calls}}]}`), 'object', calls);
 });

@@ -166,7 +166,7 @@ const ESCAPES: Readonly<Record<string, string>> = {
   v: '\v',
 };
 
-/** Escapes of Python's strings; one that is none stays as it is. */
+/** Escapes of Python's strings; an unknown one stays as it is. */
 function unescaped(text: string): string {
   return text.replace(
     /\\(?:x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|([0-7]{1,3})|(.))/gs,
