@@ -92,8 +92,8 @@ function isOneText(content: unknown): boolean {
 }
 
 /**
- * Integers of more than 64 bits: SGLang reads them as floats in arguments of tool calls. And arguments that are an object instead of a text, if
- * they have digits: JSON.parse keeps neither the difference between `1` and `1.0` nor the order of members whose names are numbers.
+ * Integers of 19 digits and more: SGLang reads those of more than 64 bits as floats in arguments of tool calls. And arguments that are an object
+ * instead of a text, if they have digits: JSON.parse keeps neither the difference between `1` and `1.0` nor the order of members whose names are numbers.
  */
 function isReadInSeveralWays(messages: readonly Message[], tools: unknown, text: string): boolean {
   const given = messages.flatMap(({ tool_calls: own }) => own ?? []).map((call) => call?.function?.arguments ?? null);
