@@ -21,8 +21,12 @@ export class KvCache {
     this.blockCount = blockCount;
     this.#holders = new Int32Array(blockCount);
     this.#keys = new Float64Array(blockCount).fill(Number.NaN);
-    this.#next = Int32Array.from({ length: blockCount + 1 }, (_, i) => (i + 1) % (blockCount + 1));
-    this.#previous = Int32Array.from({ length: blockCount + 1 }, (_, i) => (i + blockCount) % (blockCount + 1));
+    this.#next = new Int32Array(blockCount + 1);
+    this.#previous = new Int32Array(blockCount + 1);
+    for (let i = 0; i <= blockCount; i += 1) {
+      this.#next[i] = (i + 1) % (blockCount + 1);
+      this.#previous[i] = (i + blockCount) % (blockCount + 1);
+    }
     this.#freeCount = blockCount;
   }
 
