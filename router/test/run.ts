@@ -6,6 +6,7 @@ import { run } from 'node:test';
 import { spec } from 'node:test/reporters';
 import { processTree } from '../../bench/proc.ts';
 import { batchesOf } from './batches.ts';
+import { isBuiltTested } from './harness/program.ts';
 import { foldersOfSuites, runSuite } from './suites.ts';
 
 /** `npm test`: everything that needs nothing but this checkout; `npm test -- suite:NAME` runs one of the suites that need more. */
@@ -68,7 +69,12 @@ function endNow(pid: number): void {
 }
 
 const counts = { passed: 0, failed: 0, skipped: 0 };
-const stream = run({ files: [...batches.keys()], concurrency: 2, timeout: TEST_MS });
+const stream = run({
+  files: [...batches.keys()],
+  concurrency: 3,
+  timeout: TEST_MS,
+  execArgv: isBuiltTested ? ['--import', join(import.meta.dirname, 'harness/built-threads.ts')] : [],
+});
 stream.on('test:summary', ({ file, counts: summary }) => {
   if (file !== undefined) return;
   counts.passed = summary.passed;
