@@ -6,7 +6,7 @@ import { sglang } from '../router/src/config/alias/sglang.ts';
 import { slime } from '../router/src/config/alias/slime.ts';
 import { vllm } from '../router/src/config/alias/vllm.ts';
 import { endpoints } from '../router/src/admin/endpoints.ts';
-import { type OptionSpec } from '../router/src/config/options/option.ts';
+import type { OptionSpec } from '../router/src/config/options/option.ts';
 import { envName, kebab, options } from '../router/src/config/options.ts';
 import { policyNames } from '../router/src/config/options/policy-names.ts';
 import { controls } from '../router/src/engines/controls.ts';

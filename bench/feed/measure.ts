@@ -1,6 +1,6 @@
 // What the plugin `feed` costs per turn, how long a finished group takes to a consumer that waits at 200 turns a second, and what a gigabyte of
 // pending groups adds to the memory of the router.
-import { type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { Agent, type IncomingMessage, request } from 'node:http';

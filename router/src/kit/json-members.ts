@@ -1,4 +1,4 @@
-import { type MemberPlace } from './json-edit.ts';
+import type { MemberPlace } from './json-edit.ts';
 import { type VisitMember, keyIs, readScalarText, readString, scanItems, scanMembers, skipValue } from './json-scan.ts';
 
 const QUOTE = 0x22;

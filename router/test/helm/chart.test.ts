@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type TestContext, suite, test } from 'node:test';
 import { parseAllDocuments, stringify } from 'yaml';
 import * as z from 'zod';
-import { type OptionSpec } from '../../src/config/options/option.ts';
+import type { OptionSpec } from '../../src/config/options/option.ts';
 import { kebab, options } from '../../src/config/options.ts';
 import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { turnout } from '../cli/turnout.ts';

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { type StateMap } from '../../src/choose/state.ts';
+import type { StateMap } from '../../src/choose/state.ts';
 import { fileStore } from '../../src/choose/state-files.ts';
 import { seededRandom } from '../../src/kit/rng.ts';
 import { until } from '../harness/within.ts';

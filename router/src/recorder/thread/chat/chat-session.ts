@@ -8,7 +8,7 @@ import type { Drift, Turn } from '../../shared/turn.ts';
 import { tokenFields } from '../turn-tokens.ts';
 import type { AskedVersion } from '../../../weights/version-spans.ts';
 import { CHAT_PATH } from '../../../engines/dialects/calls.ts';
-import { type ChatRequest } from './chat-request.ts';
+import type { ChatRequest } from './chat-request.ts';
 import type { ChatTemplate, Rendering } from './chat-template.ts';
 import { continueBehind } from './continue.ts';
 import { cutAnswer } from './cut-answer.ts';

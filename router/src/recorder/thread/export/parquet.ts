@@ -1,4 +1,4 @@
-import { type ByteWriter, type ParquetWriter } from 'hyparquet-writer';
+import type { ByteWriter, ParquetWriter } from 'hyparquet-writer';
 import { callText } from './call-text.ts';
 import { topTokensOf } from './top-tokens.ts';
 import { type Trajectory, isExact } from './trajectory.ts';

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import { checkJson, namedValues } from '../../../config/check-input.ts';
 import { type TrajectoryStore, turnsOf } from '../store/store.ts';
-import { type Trajectory } from '../export/trajectory.ts';
+import type { Trajectory } from '../export/trajectory.ts';
 import { noProgress, walk } from '../export/walk.ts';
 import type { SessionName } from '../../shared/turn.ts';
 import type { TurnWriter } from '../store/writer.ts';

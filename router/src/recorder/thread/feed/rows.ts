@@ -1,6 +1,6 @@
 import type { TopTokens } from '../../../generation/delta.ts';
 import type { MemberFlag } from '../../shared/feed.ts';
-import { type ExpertsReader, type ExpertsRows } from '../chat/experts-rows.ts';
+import type { ExpertsReader, ExpertsRows } from '../chat/experts-rows.ts';
 import { topTokensOf } from '../export/top-tokens.ts';
 import type { Trajectory } from '../export/trajectory.ts';
 import { noProgress, walk } from '../export/walk.ts';
