@@ -102,14 +102,16 @@ export function addWaitIdle(app: Hono, fleet: Fleet): void {
     if (asked.problem !== null) return c.json({ error: asked.problem, code: 'BAD_REQUEST' }, 400);
     const { exchange } = c.env as { exchange?: Exchange };
     const endMs = performance.now() + asked.data.timeout_secs * 1000;
+    let isTimeUp = asked.data.timeout_secs === 0;
     for (;;) {
       const busy = inFlight();
       if (Object.keys(busy).length === 0) return c.json({ idle: true });
       const hasLeft = (exchange?.outcome ?? null) !== null;
-      if (hasLeft || performance.now() >= endMs) return c.json({ idle: false, in_flight: busy }, 504);
+      if (hasLeft || isTimeUp) return c.json({ idle: false, in_flight: busy }, 504);
       // A waiting client does not keep the process alive.
       await delay(LOOK_EVERY_MS, undefined, { ref: false });
-      // Responses that came during a stop of the process are read first (see `TimeLimit`).
+      isTimeUp = performance.now() >= endMs;
+      // Responses that came during a stop of the process, also one that begins now, are read first (see `TimeLimit`).
       await turn();
     }
   });

@@ -62,9 +62,11 @@ async function drain(
   const isEmpty = (): boolean => listeners.every(({ connections }) => connections.size === 0);
   const isOver = (): boolean => pipeline.inFlight.size === 0 && hasSentAll();
   const isDone = (): boolean => isOver() && mayEnd() && (isEmpty() || !hasTime(LAST_REQUEST_MS));
-  while (hasTime(graceMs) && !isDone()) {
+  let isTimeUp = !hasTime(graceMs);
+  while (!isTimeUp && !isDone()) {
     await delay(Math.min(LOOK_EVERY_MS, graceMs));
-    // What came during a stop of the process is read first (see `TimeLimit`).
+    isTimeUp = !hasTime(graceMs);
+    // What came during a stop of the process, also one that begins now, is read first (see `TimeLimit`).
     await turn();
     if (!hasTime(LAST_REQUEST_MS)) for (const listener of listeners) listener.closeIdle();
   }

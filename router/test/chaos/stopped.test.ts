@@ -6,7 +6,7 @@ import { answer } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { policyModule } from '../harness/policy-module.ts';
 import { type RouterOptions, startScene } from '../harness/router.ts';
-import { standStill } from '../harness/stand-still.ts';
+import { standStill, stopTimes } from '../harness/stand-still.ts';
 import { until } from '../harness/within.ts';
 
 const LIMIT_SECS = 3;
@@ -89,13 +89,17 @@ for (const [where, options] of Object.entries(waits)) {
   });
 }
 
-test('a response that came while the process was stopped ends its request before the grace period does', async (t) => {
-  const { router, client, ask } = await startScene(t);
-  const asked = await ask(asking());
-  const closing = router.close(LIMIT_SECS * 1_000);
-  await turn();
-  asked.answer('1');
-  standStill(STOP_MS);
-  equal((await client.answer('POST')).status, 200);
-  await closing;
-});
+for (const [when, callThen] of stopTimes) {
+  test(`a response that came while the process ${when} ends its request before the grace period does`, async (t) => {
+    const { router, client, ask } = await startScene(t);
+    const asked = await ask(asking());
+    const closing = router.close(LIMIT_SECS * 1_000);
+    await turn();
+    callThen(() => {
+      asked.answer('1');
+      standStill(STOP_MS);
+    });
+    equal((await client.answer('POST')).status, 200);
+    await closing;
+  });
+}

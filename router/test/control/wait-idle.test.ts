@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { startScene } from '../harness/router.ts';
-import { standStill } from '../harness/stand-still.ts';
+import { standStill, stopTimes } from '../harness/stand-still.ts';
 
 test('answers when nothing is under way, and says where something is when time is up', async (t) => {
   const { router, engine, client, ask } = await startScene(t);
@@ -24,17 +24,21 @@ test('answers when nothing is under way, and says where something is when time i
   deepEqual([idle.status, JSON.parse(idle.text)], [200, { idle: true }]);
 });
 
-test('a response that came while the process was stopped came before the time was up', async (t) => {
-  const { router, client, ask } = await startScene(t);
-  const asked = await ask(post('/generate', {}));
-  const waiting = await connectClient(t, router.url);
-  waiting.write(post('/fleet/wait_idle', { timeout_secs: 5 }));
-  equal((await send(t, router.url, post('/fleet/wait_idle', { timeout_secs: 0 }))).status, 504);
-  asked.answer('{}');
-  standStill(5_100);
-  equal((await client.answer('POST')).status, 200);
-  equal((await waiting.answer('POST')).status, 200);
-});
+for (const [when, callThen] of stopTimes) {
+  test(`a response that came while the process ${when} came before the time was up`, async (t) => {
+    const { router, client, ask } = await startScene(t);
+    const asked = await ask(post('/generate', {}));
+    const waiting = await connectClient(t, router.url);
+    waiting.write(post('/fleet/wait_idle', { timeout_secs: 5 }));
+    equal((await send(t, router.url, post('/fleet/wait_idle', { timeout_secs: 0 }))).status, 504);
+    callThen(() => {
+      asked.answer('{}');
+      standStill(5_100);
+    });
+    equal((await client.answer('POST')).status, 200);
+    equal((await waiting.answer('POST')).status, 200);
+  });
+}
 
 test('requests at removed workers count, also at one that was added again', async (t) => {
   const { router, engine, client, ask } = await startScene(t);
