@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
+import { type TestContext, after, before, test } from 'node:test';
 import { startSimEngine, type SimEngine } from './engine.ts';
 import type { FinishedRecord } from './model/sequence.ts';
+import type { SimOptions } from './sim-options.ts';
 
 let sglang: SimEngine;
 let vllm: SimEngine;
@@ -10,6 +11,12 @@ before(async () => {
   vllm = await startSimEngine({ timeScale: 0, kind: 'vllm' });
 });
 after(() => Promise.all([sglang.close(), vllm.close()]));
+
+async function started(t: TestContext, options: Partial<SimOptions>): Promise<SimEngine> {
+  const engine = await startSimEngine(options);
+  t.after(() => engine.close());
+  return engine;
+}
 
 type Json = Record<string, unknown>;
 const get = (engine: SimEngine, path: string): Promise<Response> => fetch(engine.url + path);
@@ -205,8 +212,8 @@ async function until(isSo: () => boolean): Promise<void> {
 
 const hasTokens = ({ core }: SimEngine): boolean => core.scheduler.running.some(({ output }) => output.length > 0);
 
-test('vLLM: a pause that waits and is resumed meanwhile leaves the engine running', async () => {
-  const engine = await startSimEngine({ kind: 'vllm', timeScale: 0.1 });
+test('vLLM: a pause that waits and is resumed meanwhile leaves the engine running', async (t) => {
+  const engine = await started(t, { kind: 'vllm', timeScale: 0.1 });
   const running = postJson(engine, '/v1/completions', { prompt: 'a', max_tokens: 40, ignore_eos: true });
   await until(() => hasTokens(engine));
   const paused = postJson(engine, '/pause?mode=wait');
@@ -214,25 +221,27 @@ test('vLLM: a pause that waits and is resumed meanwhile leaves the engine runnin
   await postJson(engine, '/resume');
   await Promise.all([running, paused]);
   assert.notEqual(await greedyText(engine), '');
-  await engine.close();
 });
 
-test('vLLM: a pause without clear_cache=false empties the cache, and what is kept is computed again', async () => {
+test('vLLM: a pause without clear_cache=false empties the cache, and what is kept is computed again', async (t) => {
   for (const [query, preemptions] of [
     ['&clear_cache=false', 0],
     ['', 1],
   ] as const) {
     const log: number[] = [];
     const onFinished = ({ preemptions: count }: FinishedRecord): void => void log.push(count);
-    const engine = await startSimEngine({ kind: 'vllm', timeScale: 0.1, onFinished });
-    const body = { prompt: 'a b c d e f g h i j k l m n', max_tokens: 60, ignore_eos: true };
+    // It would generate for 40 s: it does not end before the pause, however busy the machine is.
+    const engine = await started(t, { kind: 'vllm', onFinished });
+    const body = { prompt: 'a b c d e f g h i j k l m n', max_tokens: 4_000, ignore_eos: true };
     const answer = postJson(engine, '/v1/completions', body);
     await until(() => hasTokens(engine));
     await postJson(engine, `/pause?mode=keep${query}`);
     await postJson(engine, '/resume');
+    const { generatedTokens } = engine.stats();
+    await until(() => engine.stats().generatedTokens > generatedTokens);
+    await postJson(engine, '/abort_requests', { request_ids: [] });
     await answer;
     assert.deepEqual(log, [preemptions]);
-    await engine.close();
   }
 });
 
@@ -247,8 +256,8 @@ test('vLLM: asleep it is paused, awake it is not', async () => {
   assert.deepEqual(await getJson(vllm, '/is_sleeping'), { is_sleeping: false });
 });
 
-test('SGLang: an adapter is unloaded when its requests have ended, and new ones are refused at once', async () => {
-  const engine = await startSimEngine({ timeScale: 0.1 });
+test('SGLang: an adapter is unloaded when its requests have ended, and new ones are refused at once', async (t) => {
+  const engine = await started(t, { timeScale: 0.1 });
   await postJson(engine, '/load_lora_adapter', { lora_name: 'ad', lora_path: '/ad' });
   const params = { max_new_tokens: 60, ignore_eos: true };
   const answer = postJson(engine, '/generate', { text: 'a', lora_path: 'ad', sampling_params: params });
@@ -259,11 +268,10 @@ test('SGLang: an adapter is unloaded when its requests have ended, and new ones 
   assert.equal((await unloaded).success, true);
   assert.equal(engine.stats().running, 0);
   await answer;
-  await engine.close();
 });
 
-test('vLLM: an id aborts all samples of its request; an empty list aborts everything, on its own path nothing', async () => {
-  const engine = await startSimEngine({ kind: 'vllm', timeScale: 0.1, meanOutputTokens: 0 });
+test('vLLM: an id aborts all samples of its request; an empty list aborts everything, on its own path nothing', async (t) => {
+  const engine = await started(t, { kind: 'vllm', meanOutputTokens: 0 });
   const params = { max_tokens: 2000, n: 2 };
   const generate = (): Promise<Json> =>
     postJson(engine, '/inference/v1/generate', { request_id: 'r', token_ids: [300], sampling_params: params });
@@ -281,5 +289,4 @@ test('vLLM: an id aborts all samples of its request; an empty list aborts everyt
   await until(() => engine.stats().running === 2);
   assert.deepEqual(await postJson(engine, '/abort_requests', { request_ids: [] }), { status: 'aborted', aborted: 2 });
   assert.deepEqual(await reasons(second), ['abort', 'abort']);
-  await engine.close();
 });

@@ -45,6 +45,8 @@ export async function startBusyFleet(t: TestContext, options: RouterOptions = {}
   await until('engines are known', () => router.fleet.workers.every(({ models }) => models !== null));
   let step = 0;
 
+  const page = async (path = '/metrics'): Promise<string> => (await fetch(router.url + path)).text();
+
   const chat = async (session: string, signal: AbortSignal | null = null): Promise<void> => {
     const prompt = `session ${session} ${'asks a question that is long enough for a block of tokens '.repeat(20)}`;
     const body = {
@@ -62,9 +64,15 @@ export async function startBusyFleet(t: TestContext, options: RouterOptions = {}
   const work = async (): Promise<void> => {
     const names = Array.from({ length: SESSIONS }, (_, i) => `s${i}`);
     await Promise.all([...names, ...names, ...names].map((session) => chat(session)));
-    // The worker of a session fails: the session moves, and the breaker opens.
-    for (const engine of engines.slice(0, 2)) engine.core.faults.add(PATH, 'fail_before', 2);
+    // The worker of a session fails: the session moves. New sessions fail at it until its breaker opens.
+    for (const engine of engines.slice(0, 2)) engine.core.faults.add(PATH, 'fail_before', Infinity);
     for (const session of names) await chat(session);
+    let more = 0;
+    await until('a breaker has opened', async () => {
+      await chat(`more${more++}`);
+      return (await page()).includes('turnout_worker_breaker_transitions_total{');
+    });
+    for (const engine of engines) engine.core.faults.forget();
     const leaving = new AbortController();
     const left = chat('s0', leaving.signal).catch(() => {});
     await until('it is at an engine', () => router.fleet.inFlight.some((count) => count > 0));
@@ -82,6 +90,5 @@ export async function startBusyFleet(t: TestContext, options: RouterOptions = {}
     await chat('held');
     await scene.untilOver();
   };
-  const page = async (path = '/metrics'): Promise<string> => (await fetch(router.url + path)).text();
   return { router, work, page };
 }

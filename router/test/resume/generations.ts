@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { seededRandom } from '../../src/kit/rng.ts';
 import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
-import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
+import type { FinishedRecord, Sequence } from '../../../simulator/src/model/sequence.ts';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import type { Router } from '../../src/router.ts';
 import { freePort } from '../harness/free-port.ts';
@@ -21,7 +21,7 @@ export interface ResumeScene {
   readonly engines: SimEngine[];
   /** An engine that nothing disturbs, and that answers at once. */
   readonly undisturbed: SimEngine;
-  /** The index of the engine that runs most generations; -1: none runs two that have tokens. */
+  /** The index of the engine that runs most generations that had tokens at the call before, which the router has by now; -1: none runs one. */
   busiest(): number;
   /** Generations that the engines aborted before their first token. */
   readonly abortedEmpty: { count: number };
@@ -70,10 +70,13 @@ export async function startResumeScene(
     engines[index] = await startSimEngine({ ...sim, port });
     await until('the new engine is healthy', isHealthy);
   };
+  let hadTokens = new Set<Sequence>();
   const busiest = (): number => {
-    const begun = engines.map(({ core }) => core.scheduler.running.filter(({ output }) => output.length > 4).length);
-    const most = Math.max(...begun);
-    return most < 1 ? -1 : begun.indexOf(most);
+    const begun = engines.map(({ core }) => core.scheduler.running.filter(({ output }) => output.length > 4));
+    const counts = begun.map((sequences) => sequences.filter((each) => hadTokens.has(each)).length);
+    hadTokens = new Set(begun.flat());
+    const most = Math.max(...counts);
+    return most < 1 ? -1 : counts.indexOf(most);
   };
   const metrics = async (): Promise<string> => (await fetch(`${router.metricsUrl}/metrics`)).text();
   return { router, engines, undisturbed, busiest, abortedEmpty, killed, metrics };
