@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { Tokenizer as JsTokenizer } from '@huggingface/tokenizers';
 import { TokenPieces, type TokenizerJson } from './pieces.ts';
+import { spelledOut } from './spelled-out.ts';
 import type { Tokenizer } from './tokenizer.ts';
 
 /** What is used of the `tokenizers` package. */
@@ -84,7 +85,7 @@ function byNative(native: Native, pieces: TokenPieces): Plain {
 }
 
 function byJs(json: TokenizerJson, pieces: TokenPieces): Plain {
-  const tokenizer = new JsTokenizer(json, {});
+  const tokenizer = new JsTokenizer(spelledOut(json), {});
   return {
     kind: 'js',
     pieces,

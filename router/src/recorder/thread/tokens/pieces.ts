@@ -4,7 +4,7 @@ import { letterOfByte } from '../../../kit/byte-letters.ts';
 export interface TokenizerJson {
   readonly added_tokens?: readonly { readonly id: number; readonly content: string; readonly special: boolean }[];
   readonly normalizer?: Part | null;
-  readonly pre_tokenizer?: Part | null;
+  readonly pre_tokenizer?: PreTokenizer | null;
   readonly decoder?: Part | null;
   readonly model: { readonly type?: string; readonly vocab: Readonly<Record<string, number>> | readonly unknown[] };
 }
@@ -16,6 +16,18 @@ interface Part {
   readonly pretokenizers?: readonly Part[];
   readonly add_prefix_space?: boolean;
   readonly prepend_scheme?: string;
+}
+
+/** What cuts a text into the parts that merges join within. */
+export interface PreTokenizer extends Part {
+  readonly pretokenizers?: readonly PreTokenizer[];
+  readonly pattern?: { readonly Regex?: string };
+  readonly behavior?: string;
+  readonly invert?: boolean;
+  readonly use_regex?: boolean;
+  readonly individual_digits?: boolean;
+  readonly replacement?: string;
+  readonly split?: boolean;
 }
 
 /** How the entries of a vocabulary are spelled. */
