@@ -10,6 +10,8 @@ import type { Tokenizer } from './tokenizer.ts';
 interface Native {
   encode(text: string, pair: null, options: { addSpecialTokens: boolean }): Promise<{ getIds(): number[] }>;
   decode(ids: readonly number[], skipSpecialTokens: boolean): Promise<string>;
+  disablePadding(): void;
+  disableTruncation(): void;
 }
 
 /** @param kind 'auto': native where it is installed */
@@ -62,7 +64,11 @@ function loadNative(json: string, isRequired: boolean): Native | null {
     const { Tokenizer: Loaded } = createRequire(import.meta.url)('tokenizers') as {
       Tokenizer: { fromString(json: string): Native };
     };
-    return Loaded.fromString(json);
+    const native = Loaded.fromString(json);
+    // A file that was saved in training may have a length to pad or cut texts to. Engines do neither.
+    native.disablePadding();
+    native.disableTruncation();
+    return native;
   } catch (error) {
     if (isRequired) throw error;
     return null;
