@@ -98,7 +98,10 @@ export class TokenPieces {
     if (id >= this.#count) return null;
     const added = this.#added.get(id);
     const spelled = this.#spellings[id];
-    const bytes = added !== undefined ? Buffer.from(added) : spelled === undefined ? null : this.#spell(spelled);
+    // Gemma's added tokens for runs of spaces are `▁▁`. Special ones are what templates have, such as DeepSeek's `<｜end▁of▁sentence｜>`.
+    const isLiteral = added !== undefined && (this.#spelling !== 'metaspace' || this.#special.has(id));
+    const text = added ?? spelled;
+    const bytes = isLiteral ? Buffer.from(added) : text === undefined ? null : this.#spell(text);
     this.#cache[id] = bytes;
     return bytes;
   }
