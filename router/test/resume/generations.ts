@@ -215,23 +215,26 @@ function askedBy(kind: Kind, i: number, random: () => number): Asked {
   };
 }
 
-/** Runs all generations, some at a time, while `disturb` is called again and again. */
+/**
+ * Runs so many generations, some at a time, while `disturb` is called again and again.
+ * @param areAll whether the scene was disturbed as often as it should be, of which so many generations were aborted; until then there are more
+ */
 export async function run(
   scene: ResumeScene,
   kind: Kind,
   count: number,
-  disturb: () => Promise<void>,
+  disturb: (aborted: number) => Promise<void>,
+  areAll: (aborted: number) => boolean,
 ): Promise<{ failed: string[]; aborted: number }> {
   const random = seededRandom(5);
-  const asked = Array.from({ length: count }, (_, i) => askedBy(kind, i, random));
   const failed: string[] = [];
   let aborted = 0;
   let unsaid = 0;
   let next = 0;
   const worker = async (): Promise<void> => {
-    while (next < asked.length) {
+    while (next < count || !areAll(aborted)) {
       const i = next++;
-      const { path, body } = asked[i]!;
+      const { path, body } = askedBy(kind, i, random);
       const expected = await generate(scene.undisturbed.url, path, body);
       const seen = await generate(scene.router.url, path, body);
       // vLLM 0.32 ends a stream that is aborted before its first token without an event of it, also one that continues another.
@@ -256,7 +259,7 @@ export async function run(
   };
   let isOver = false;
   const disturbing = (async () => {
-    while (!isOver) await disturb();
+    while (!isOver) await disturb(aborted);
   })();
   await Promise.all(Array.from({ length: 12 }, worker));
   isOver = true;

@@ -16,8 +16,9 @@ for (const kind of ['sglang', 'vllm'] as const) {
       };
       return deployments[0].workers.every(({ state, snapshot }) => state === 'serving' && snapshot === `step-${swaps}`);
     };
-    const { failed, aborted } = await run(scene, kind, GENERATIONS / 2, async () => {
-      if (scene.busiest() < 0 || swaps >= FAULTS / 2) return delay(2);
+    const areAll = (): boolean => swaps >= FAULTS / 2;
+    const disturb = async (): Promise<void> => {
+      if (scene.busiest() < 0 || areAll()) return delay(2);
       swaps++;
       // The same weights under another name, so that the tokens are those of the undisturbed engine.
       const body = JSON.stringify({ identity: `step-${swaps}`, path: 'sim' });
@@ -30,7 +31,8 @@ for (const kind of ['sglang', 'vllm'] as const) {
       await until('all engines stand still', () => engines.every((engine) => engine.stats().paused));
       for (const engine of engines) await abortAll(engine);
       await until('the swap is over', isOver);
-    });
+    };
+    const { failed, aborted } = await run(scene, kind, GENERATIONS / 2, disturb, areAll);
     assert.deepEqual([failed, aborted, swaps], [[], 0, FAULTS / 2]);
     const metrics = await scene.metrics();
     assert.match(metrics, /turnout_resumes_total\{cause="aborted"\} [1-9]/);
@@ -43,16 +45,18 @@ for (const incrementalStreamingOutput of [false, true]) {
   test(`sglang: generations survive an abort while the engine has no memory for them, in ${kindOfStream} streams`, async (t) => {
     const scene = await startResumeScene(t, 'sglang', 3, { resume: 'all' }, { incrementalStreamingOutput });
     let aborts = 0;
-    const { failed, aborted } = await run(scene, 'sglang', GENERATIONS / 2, async () => {
+    const areAll = (): boolean => aborts >= FAULTS;
+    const disturb = async (): Promise<void> => {
       const index = scene.busiest();
-      if (index < 0 || aborts >= FAULTS) return delay(2);
+      if (index < 0 || areAll()) return delay(2);
       aborts++;
       const engine = scene.engines[index]!;
       await engine.core.pause('retract');
       await abortAll(engine);
       engine.core.resume();
       return delay(20);
-    });
+    };
+    const { failed, aborted } = await run(scene, 'sglang', GENERATIONS / 2, disturb, areAll);
     assert.deepEqual([failed, aborted, aborts], [[], 0, FAULTS]);
   });
 }
