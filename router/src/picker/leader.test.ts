@@ -46,9 +46,10 @@ test('one that releases the lease leads until another one does', async (t) => {
   await until('the lease is released', () => holder(kube) === '');
   const { length } = kube.leases.asked;
   await until('it has read the lease again', () => kube.leases.asked.length > length + 1);
-  ok(first.isLeading);
+  ok(first.isLeading && !first.hasHandedOverWithin(60_000));
   const next = await startLeader(t, 'b');
   await until('the next one leads, and only that', () => next.isLeading && !first.isLeading);
+  ok(first.hasHandedOverWithin(60_000) && !first.hasHandedOverWithin(0));
   equal(holder(kube), 'b');
 });
 

@@ -38,6 +38,8 @@ export class Leader {
   #seen: Seen | null = null;
   /** When the present lease was last obtained (monotonic ms); null: another replica has it. */
   #heldSinceMs: number | null = null;
+  /** When another replica was seen to hold the lease that this one had released (monotonic ms). */
+  #handedOverMs = -Infinity;
   #wasLeading = false;
   /** The last logged error: an outage is logged once per error, not per attempt. */
   #logged = '';
@@ -57,6 +59,11 @@ export class Leader {
   /** By the clock, so that a replica whose requests hang stops leading before another begins. */
   get isLeading(): boolean {
     return this.#heldSinceMs !== null && performance.now() - this.#heldSinceMs < this.#times.deadlineMs;
+  }
+
+  /** Another replica has taken the lease that this one had released, less than `ms` ago. */
+  hasHandedOverWithin(ms: number): boolean {
+    return performance.now() - this.#handedOverMs < ms;
   }
 
   /** Releases the lease, and leads until another replica holds it. */
@@ -116,7 +123,9 @@ export class Leader {
     const free = released(lease, this.#parts.identity, new Date());
     if (free !== null) await this.#put(free);
     const isFree = free !== null || lease.spec?.holderIdentity === '';
-    if (this.#heldSinceMs !== null) this.#heldSinceMs = isFree ? nowMs : null;
+    if (this.#heldSinceMs === null) return;
+    this.#heldSinceMs = isFree ? nowMs : null;
+    if (!isFree) this.#handedOverMs = nowMs;
   }
 
   /** @returns the lease, created if it does not exist */

@@ -96,9 +96,10 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
     },
   });
   const leader = await electionOf(config, log);
-  // A leader that drains serves until another replica leads.
+  // A leader that drains serves until gateways know the next one: with none to ask they would refuse requests, or choose engines themselves.
   const isServing = (): boolean =>
-    discovery?.isSynced !== false && (leader === null ? !isDraining() : leader.isLeading);
+    discovery?.isSynced !== false &&
+    (leader === null ? !isDraining() : leader.isLeading || leader.hasHandedOverWithin(NOTICE_MS));
   const health = grpcServer(pings);
   const healthChecks = healthService(isServing);
   for (const server of config.pickerHealthChecking ? [picker, health] : [health])
@@ -135,7 +136,7 @@ export async function startPicker(parts: PickerServerParts): Promise<Picker> {
       get isHandedOver() {
         const nowMs = performance.now();
         if (isServing() && nowMs - drainedMs < SUCCESSOR_MS) lastServingMs = nowMs;
-        return nowMs - lastServingMs >= HANDOVER_MS;
+        return nowMs - lastServingMs >= NOTICE_MS;
       },
       close,
     };
@@ -163,8 +164,8 @@ function grpcServer({ everyMs, timeoutMs }: PingTimes, options: ServerOptions = 
   return server;
 }
 
-/** How long gateways may take to notice that a picker does not serve any more. */
-const HANDOVER_MS = 3_000;
+/** How long gateways may take to notice that a picker serves, or does not serve any more. */
+const NOTICE_MS = 3_000;
 /** How long a leader that ends waits for another one. */
 const SUCCESSOR_MS = 15_000;
 /** How long streams that were ended may take to close. */

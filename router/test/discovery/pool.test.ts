@@ -137,6 +137,10 @@ test('a picker serves once the pods of the pool are listed, and while it leads',
   ok(await all(second, 2), 'another replica leads');
   equal(await second.healthOf('liveness'), 1);
   match(kube.leases.holderOf('pool-picker'), /_/);
-  await first.router.close();
+  const closed = first.router.close(60_000);
   await until('the second takes over', () => all(second, 1));
+  await until('the first knows it', () => !first.router.picker!.leader!.isLeading);
+  ok(await all(first, 1), 'it serves until gateways know the second one');
+  await until('it does not serve any more', () => all(first, 2));
+  await closed;
 });

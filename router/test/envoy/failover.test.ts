@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { metric } from '../admission/metric.ts';
 import { freePort } from '../harness/free-port.ts';
 import { startFakeKube } from '../harness/kube-api.ts';
@@ -139,7 +140,7 @@ test('a leader that ends under load, fail closed: another picker leads, no reque
   const HEALTH =
     '      common_lb_config: { healthy_panic_threshold: { value: 0 } }\n' +
     '      health_checks:\n' +
-    '        - { timeout: 60s, interval: 0.1s, no_traffic_interval: 0.1s, unhealthy_threshold: 1, healthy_threshold: 1,\n' +
+    '        - { timeout: 60s, interval: 1s, no_traffic_interval: 1s, unhealthy_threshold: 1, healthy_threshold: 1,\n' +
     '            tls_options: { alpn_protocols: [h2] },\n' +
     '            grpc_health_check: { service_name: envoy.service.ext_proc.v3.ExternalProcessor } }\n';
   // As a Service of Kubernetes does with readiness probes: only the leader is asked.
@@ -154,13 +155,18 @@ test('a leader that ends under load, fail closed: another picker leads, no reque
   await until('the first leads', () => first.picker!.leader!.isLeading);
   await until('the gateway knows it', async () => (await ask('s0', { rid: 's0.9' })).status === 200);
   scene.log.length = 0;
+  let isEnded = false;
   let ended: Promise<void> | null = null;
   const onTurn = (begun: number): void => {
-    if (begun === SESSIONS * 2) ended = first.close(10_000);
+    if (begun === SESSIONS * 2) ended = first.close(10_000).then(() => void (isEnded = true));
   };
   assert.deepEqual(await runSessions(scene, { onTurn }), []);
   assertDoneOnce(scene);
   assertSticky(scene);
+  for (let turn = TURNS; !isEnded; turn++) {
+    assert.equal((await ask('s0', { rid: `s0.${turn}` })).status, 200);
+    await delay(20);
+  }
   await ended!;
   assert.ok(second.picker!.leader!.isLeading);
   const { status } = await ask('s0', { rid: 's0.10' });
