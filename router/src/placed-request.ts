@@ -55,6 +55,10 @@ export type Outcome =
   | 'cut'
   | 'client_left';
 
+/** Whether a session may end with this request: its client has all of a response that is no error. One that failed is sent again. */
+export const hasSucceeded = ({ outcome, status }: { outcome: Outcome | null; status: number | null }): boolean =>
+  outcome === 'complete' && (status ?? 0) < 400;
+
 /** What a request waits for now: a queue, a delay, an attempt. */
 export interface Activity {
   abort(): void;

@@ -2,7 +2,7 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
 import type { Placement, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
-import type { PlacedRequest } from '../placed-request.ts';
+import { type PlacedRequest, hasSucceeded } from '../placed-request.ts';
 import { type Explains, explainChoice } from './explain-choice.ts';
 import type { FullWorkers } from './full-workers.ts';
 import { type WorkerSet, HoldQueue, NO_SET } from './hold-queue.ts';
@@ -105,7 +105,7 @@ export class Chooser {
     }
     if (x.session === '') return;
     if (x.target === null && isTurn(x)) this.#homes?.released(x);
-    if (x.isLastTurn && x.outcome === 'complete') {
+    if (x.isLastTurn && hasSucceeded(x)) {
       this.#homes?.ended(x.session);
       this.#table.sessionEnded(x.session);
     }

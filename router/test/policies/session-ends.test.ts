@@ -90,10 +90,13 @@ test('an engine that fails the last turn keeps the session: its client will ask 
   const scene = await startFleetScene(t, 1, { ...STICKY, disableRetries: true });
   const engine = scene.engines[0]!;
   await scene.who(post('/generate', { session_id: 's' }));
-  engine.onRequest = ({ connection }) => connection.socket.end(answer(200, 'x'.repeat(10)).slice(0, -5));
-  await send(t, scene.router.url, post('/generate', { session_id: 's' }, ['x-turnout-session-end: 1'])).catch(() => {});
-  await untilIdle(scene.router);
-  equal(await openSessions(scene, t), 1);
+  for (const bytes of [answer(200, 'x'.repeat(10)).slice(0, -5), answer(500, '{}'), answer(400, '{}')]) {
+    engine.onRequest = ({ connection }) => connection.socket.end(bytes);
+    const last = post('/generate', { session_id: 's' }, ['x-turnout-session-end: 1']);
+    await send(t, scene.router.url, last).catch(() => {});
+    await untilIdle(scene.router);
+    equal(await openSessions(scene, t), 1);
+  }
 });
 
 test('a session that is ended by a call makes room for a held request at once', async (t) => {

@@ -149,6 +149,7 @@ export class Capture<State extends Captured> implements PluginPhases {
     state.startedAtMs ??= own.startedAtMs;
     const facts = { ...own, startedAtMs: state.startedAtMs, asked };
     const isAwaited = holdsEnds && storesFirst;
+    if (holdsEnds) this.#recorder.captured(x, !isStream || tap.finished >= state.expected!.choices);
     // The client gets the end of the last response when the end of the session is stored, too. A thread that is not prepared can't store it.
     const storesEnd = isLast && isAwaited && !this.#recorder.restarts.isAway;
     const sessionEnd = storesEnd ? this.#recorder.takeFirstEnd(x) : null;

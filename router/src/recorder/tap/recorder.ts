@@ -6,6 +6,7 @@ import type { Exchange } from '../../exchange.ts';
 import type { Logger } from '../../observe/log.ts';
 import { sessionOf } from '../../classify/routing-keys.ts';
 import type { Observer } from '../../observe/observer.ts';
+import { hasSucceeded } from '../../placed-request.ts';
 import type { StateKey } from '../../phases/exchange-view.ts';
 import type { Plugin } from '../../plugin.ts';
 import type { WeightSource } from '../../weights/engine-weights.ts';
@@ -70,6 +71,7 @@ export class Recorder {
   /** Reports sessions that are over; its place is after the observer that ends plugins' turns. */
   readonly sessionEnds: Observer;
   readonly #takenEnds: StateKey<true> = {};
+  readonly #areWhole: StateKey<boolean> = {};
   readonly #ends: PendingEnds;
   #timer: NodeJS.Timeout | undefined;
   /** Set by `start`. */
@@ -117,8 +119,7 @@ export class Recorder {
     // Runs after the plugins' `finished`, so that the turn of that request is recorded first.
     this.sessionEnds = {
       finished: (x) => {
-        // A refused request reached no engine: its client will send it again.
-        const end = x.outcome === 'refused' ? null : this.takeEnd(x);
+        const end = this.takeEnd(x);
         if (end !== null) this.keepEnd(end);
       },
     };
@@ -235,9 +236,20 @@ export class Recorder {
     return false;
   }
 
-  /** The end of a session that its client says with this request; null: it says none, or it was taken already. */
+  /** What came of the response. @param isWhole whether all choices have ended */
+  captured(x: Exchange, isWhole: boolean): void {
+    x.setState(this.#areWhole, isWhole);
+  }
+
+  /**
+   * The end of a session that its client says with this request; null: it says none, it was taken already, or the request has failed. A client
+   * that left after the last choice had ended has a whole response.
+   */
   takeEnd(x: Exchange): SessionEnd | null {
-    const end = x.state(this.#takenEnds) === true ? null : endIn(x, this.sessionHeaders);
+    const isWhole = x.state(this.#areWhole);
+    const mayEnd = x.outcome === null || hasSucceeded(x) || x.outcome === 'client_left';
+    const hasEnded = mayEnd && (isWhole ?? x.outcome !== 'client_left');
+    const end = !hasEnded || x.state(this.#takenEnds) === true ? null : endIn(x, this.sessionHeaders);
     if (end !== null) x.setState(this.#takenEnds, true);
     return end;
   }

@@ -4,7 +4,7 @@ import { IDENTITY } from '../../config/options/swap.ts';
 import type { Exchange } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { RouterError } from '../../kit/errors.ts';
-import type { PlacedRequest } from '../../placed-request.ts';
+import { type PlacedRequest, hasSucceeded } from '../../placed-request.ts';
 import { type Plugin, Refused } from '../../plugin.ts';
 import type { EngineTable } from '../engine-table.ts';
 
@@ -106,7 +106,7 @@ export class Staleness {
     if (start === undefined) return;
     this.#running.delete(x);
     this.lags[Math.min(this.#lagOf(start), MAX_LAG)]!++;
-    const session = x.isLastTurn && x.outcome === 'complete' ? this.#sessionOf(x) : null;
+    const session = x.isLastTurn && hasSucceeded(x) ? this.#sessionOf(x) : null;
     if (session !== null) this.#sessions.ended(session);
   }
 
