@@ -178,9 +178,5 @@ export class Breakers {
   }
 }
 
-/** The halves of pairs cannot replace each other, nor can workers without a common model. A worker without a list may serve any. */
-const canReplace = (one: Worker, other: Worker): boolean => {
-  if (one.role !== other.role) return false;
-  const models = [...(one.models?.keys() ?? [])];
-  return models.length === 0 || !other.models?.size || models.some((name) => other.models!.has(name));
-};
+/** The halves of pairs cannot replace each other, nor can workers without a common model. */
+const canReplace = (one: Worker, other: Worker): boolean => one.role === other.role && one.mayShareModel(other);

@@ -184,7 +184,7 @@ export class Fleet {
     worker.reasons |= reasons;
     if ((options.role !== 'regular') !== this.servesPairs) worker.reasons |= REASONS.role;
     // If the fleet's weights are known, a new worker gets requests only once its own are known to be the same.
-    if (this.servingVersion() !== null) worker.reasons |= REASONS.version;
+    if (this.servingVersion(worker) !== null) worker.reasons |= REASONS.version;
     this.workers.push(worker);
     this.#byUrl.set(worker.url, worker);
     this.#refresh('added', worker);
@@ -241,17 +241,13 @@ export class Fleet {
     return this.fullCount > 0 && eligible.length > 0 && eligible.every((worker) => this.isFull(worker));
   }
 
-  /**
-   * The weight version of the eligible workers, by majority; null if none reports one.
-   *
-   * @param except the URL of an engine that does not count
-   */
-  servingVersion(except?: string): string | null {
+  /** The weight version of other engines' eligible workers that may serve a model of this worker, by majority; null if none reports one. */
+  servingVersion(of: Worker): string | null {
     const counts = new Map<string, number>();
     let most: string | null = null;
     for (const worker of this.eligible) {
       const version = worker.weightVersion;
-      if (version === null || worker.engineUrl === except) continue;
+      if (version === null || worker.engineUrl === of.engineUrl || !worker.mayShareModel(of)) continue;
       counts.set(version, (counts.get(version) ?? 0) + 1);
       if (most === null || counts.get(version)! > counts.get(most)!) most = version;
     }

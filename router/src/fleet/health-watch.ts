@@ -34,11 +34,13 @@ export interface WeightCheck {
   /**
    * Whether an engine has the weights that the fleet serves.
    * @param ranks the workers of the engine
+   * @param listed resolves when the engine has listed its models, or did not in time; null: it had before
    * @param onHeldBack called once for each version for which a worker is held back
    */
   areServed(
     ranks: ReadonlySet<Worker>,
     isReturning: boolean,
+    listed: Promise<void> | null,
     onHeldBack: (worker: Worker, detail: string) => void,
   ): Promise<boolean>;
   restarted(worker: Worker): void;
@@ -288,7 +290,7 @@ export class HealthWatch {
     for (const worker of this.#workers) breakers.passedCheck(worker);
     // Not awaited: a list that comes slowly keeps no worker from requests that need no list.
     const unread = [...this.#workers].filter((worker) => !models.isRead(worker));
-    if (unread.length > 0) void models.read(unread);
+    const listed = unread.length > 0 ? models.read(unread) : null;
     if ([...this.#workers].some(isQuarantined) && this.#successes < options.successThreshold) return;
     let isReturning = this.#isSuspect;
     for (const worker of this.#workers) {
@@ -296,7 +298,7 @@ export class HealthWatch {
       isReturning ||= worker.reasons !== 0;
     }
     this.#isSuspect = false;
-    const hasRightWeights = await versions.areServed(this.#workers, isReturning, (worker, detail) =>
+    const hasRightWeights = await versions.areServed(this.#workers, isReturning, listed, (worker, detail) =>
       onEvent('held_back', worker, detail),
     );
     for (const worker of this.#workers) {

@@ -159,4 +159,10 @@ export class Worker {
   reasonNames(): Reason[] {
     return (Object.keys(REASONS) as Reason[]).filter((reason) => (this.reasons & REASONS[reason]) !== 0);
   }
+
+  /** Whether both serve some model, as far as is known: a worker without a list may serve any. */
+  mayShareModel({ models: others }: Worker): boolean {
+    const { models } = this;
+    return !models?.size || !others?.size || [...models.keys()].some((name) => others.has(name));
+  }
 }

@@ -105,6 +105,7 @@ export class VersionLabels implements WeightCheck {
   async areServed(
     ranks: ReadonlySet<Worker>,
     isReturning: boolean,
+    listed: Promise<void> | null,
     onHeldBack: (worker: Worker, detail: string) => void,
   ): Promise<boolean> {
     const [first] = ranks;
@@ -114,8 +115,10 @@ export class VersionLabels implements WeightCheck {
     const version = await this.#readFor(first, ranks);
     if (!isReturning) return true;
     await this.#readServing(first.engineUrl);
-    const serving = this.#fleet.servingVersion(first.engineUrl);
-    const isRight = serving === null || version === null || version === serving;
+    // Each model has its own weights, so they can be wrong only where it is known which models the engine serves.
+    if (!this.#isServed(first, version)) await listed;
+    const isRight = this.#isServed(first, version);
+    const serving = this.#fleet.servingVersion(first);
     for (const worker of ranks) {
       const heldBackFor = isRight ? null : version;
       if (heldBackFor !== null && worker.heldBackFor !== heldBackFor) {
@@ -128,6 +131,11 @@ export class VersionLabels implements WeightCheck {
 
   close(): void {
     if (this.#poll !== null) clearInterval(this.#poll);
+  }
+
+  #isServed(worker: Worker, version: string | null): boolean {
+    const serving = this.#fleet.servingVersion(worker);
+    return version === null || serving === null || version === serving;
   }
 
   /** Asks every other serving engine, once for all its ranks. */

@@ -8,14 +8,14 @@ import { until } from '../harness/within.ts';
 const FAST = { disableHealthCheck: false, healthCheckIntervalSecs: 0.02, healthFailureThreshold: 1 };
 
 /** An SGLang engine as far as the router looks. */
-async function sglang(t: TestContext, version: string, port = 0) {
+async function sglang(t: TestContext, version: string, model: string | null = null) {
   const state = { version, isWell: true };
   const engine = await startEngine(t, {
-    port,
     control: (path) => {
       if (path === '/health' || path === '/ready') return answer(state.isWell ? 200 : 503, '');
       if (path === '/model_info')
         return answer(200, JSON.stringify({ model_path: '/models/m', weight_version: state.version }));
+      if (path === '/v1/models' && model !== null) return answer(200, JSON.stringify({ data: [{ id: model }] }));
       return answer(404, '');
     },
     onRequest: (asked) => asked.answer(JSON.stringify(state.version)),
@@ -82,6 +82,23 @@ test('when the whole fleet restarts, the first one back serves', async (t) => {
   await until('one serves', () => router.fleet.eligible.length === 1);
   first.state.isWell = true;
   await until('both serve', () => router.fleet.eligible.length === 2);
+});
+
+test('engines of another model have other weights: one that comes back or joins is compared with those of its model', async (t) => {
+  const policies = await Promise.all([sglang(t, '7', 'policy'), sglang(t, '7', 'policy')]);
+  const judge = await sglang(t, '0', 'judge');
+  const router = await startTestRouter(t, { ...FAST, workerUrls: [...policies, judge].map(({ url }) => url) });
+  await until('all are known', () => router.fleet.workers.every(({ models }) => models !== null));
+  const worker = router.fleet.get(judge.url)!;
+  judge.state.isWell = false;
+  await until('it is in quarantine', () => !worker.isHealthy);
+  judge.state.isWell = true;
+  await until('it serves', () => router.fleet.eligible.includes(worker));
+  const [same, old] = [await sglang(t, '0', 'judge'), await sglang(t, '6', 'policy')];
+  for (const { url } of [same, old]) router.fleet.add(url);
+  await until('a second one serves', () => router.fleet.eligible.length === 4);
+  await until('the other is known', () => router.fleet.get(old.url)!.weightVersion === '6');
+  deepEqual(router.fleet.get(old.url)!.reasonNames(), ['version']);
 });
 
 test('an engine that tells no version is not held back', async (t) => {

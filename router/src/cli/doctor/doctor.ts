@@ -75,9 +75,11 @@ function checkFleet(known: ReadonlyMap<string, EngineFacts>): Finding[] {
     [...holders].map(([value, urls]) => `"${value}" (${urls.join(', ')})`).join(' and ');
   const versions = holdersOf(({ weightVersion }) => weightVersion);
   const models = holdersOf(({ model }) => model);
+  // Engines of different models have weights of their own.
+  const differs = models.size > 1 ? note : problem;
   return [
     ...(versions.size > 1
-      ? [problem(`the engines hold different weights: ${listed(versions)}. Update all of them to one version.`)]
+      ? [differs(`the engines hold different weights: ${listed(versions)}. Update all of one model to one version.`)]
       : []),
     ...(models.size > 1
       ? [note(`the engines serve different models: ${listed(models)}. Requests are then routed by their "model".`)]
