@@ -99,7 +99,7 @@ export class Ends implements PairNotes {
     x.plugins.tell('finished', x);
     for (const observe of this.#observers) observe(x);
     if (!x.isGeneration) fanOut.finished(x);
-    admission.leave(x);
     chooser.retryHeld();
+    admission.leave(x);
   }
 }

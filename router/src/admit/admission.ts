@@ -53,6 +53,8 @@ export interface AdmissionParts {
   readonly fleet: Fleet;
   /** If workers serve different models, the limit of each worker is applied at the choice. */
   readonly models?: FleetModels;
+  /** Admitted requests that wait for a worker: they take no place at one. */
+  readonly held?: { readonly size: number };
   readonly heap: HeapGuard;
   /** The key in the fair queue. */
   readonly keyOf: (head: RequestHead) => string;
@@ -107,7 +109,7 @@ export class Admission {
     this.#options = options;
     this.#fleet = fleet;
     this.onOptionsChange();
-    fleet.onEvent(this.#onFleetEvent);
+    fleet.onEvent(() => this.lookSoon());
   }
 
   /** The options have changed. Requests in flight that were not counted stay uncounted. */
@@ -146,7 +148,9 @@ export class Admission {
     x.isInside = false;
     this.#inside--;
     this.#pace.note(x.endMs!);
-    this.#admitWaiting();
+    // Held requests came first: they are asked before (see `HoldQueue.retryHeld`).
+    if (this.#held === 0) this.#admitWaiting();
+    else this.lookSoon();
   }
 
   /** Admits no more requests; the caller ends the queued ones. */
@@ -168,7 +172,11 @@ export class Admission {
     // Capacity at workers of one model is of no use for another model.
     if (this.#parts.models?.areSeveral === true) return true;
     // Requests at workers that are not eligible take no capacity of the others.
-    return this.#inside - strandedInFlight < workerMaxInflight * eligible.length;
+    return this.#inside - this.#held - strandedInFlight < workerMaxInflight * eligible.length;
+  }
+
+  get #held(): number {
+    return this.#parts.held?.size ?? 0;
   }
 
   /** By the objective that the request names; 0: it names none that is known. */
@@ -244,8 +252,8 @@ export class Admission {
     this.#admitWaiting();
   };
 
-  /** Later, because the event may come during a choice, and other events of the same moment may undo it. */
-  readonly #onFleetEvent = (): void => {
+  /** A place may have become free. Later, because that may be during a choice, and other events of the same moment may undo it. */
+  lookSoon(): void {
     if (this.#isLookingSoon || this.#queue.size === 0) return;
     this.#isLookingSoon = true;
     setImmediate(() => {
@@ -253,7 +261,7 @@ export class Admission {
       if (this.#fleet.eligible.length > 0) this.#admitWaiting();
       else this.#sendAway();
     });
-  };
+  }
 
   #sendAway(): void {
     for (let waiter = this.#queue.next(); waiter !== null; waiter = this.#queue.next()) {

@@ -114,11 +114,13 @@ export async function startChoice(parts: Engines) {
     options: live.of(admissionOptions),
     fleet,
     models,
+    held: holdQueue,
     heap,
     keyOf: (head) => keys.fair(head),
     noAvailableWorkers: noAvailable,
     onWaited: (seconds) => meters.queueWait.observe(seconds),
   });
+  holdQueue.onHeld = () => admission.lookSoon();
   const deciding = {
     store,
     homes,

@@ -64,6 +64,8 @@ export interface HoldQueueOptions {
 export class HoldQueue {
   /** How many exchanges are held. */
   size = 0;
+  /** Called when one is held. */
+  onHeld: () => void = () => {};
   readonly #holds: StateKey<Holds> = {};
   readonly #queues = new Map<Placer, Map<string, SetQueue>>();
   readonly #isClosed: (holder: Placer) => boolean;
@@ -126,6 +128,7 @@ export class HoldQueue {
     // A request that is asked again stays held, but its entry is new.
     x.waiting = { phase: 'held', reason, sinceMs: sinceMs - x.heldMs, limitMs: x.heldMs + leftMs };
     x.activity = { abort: () => this.leave(x) };
+    this.onHeld();
   }
 
   leave(x: PlacedRequest): void {

@@ -246,3 +246,47 @@ test('a policy that holds requests back, and caps: each waits for its own reason
 async function heldCount(router: Router): Promise<number> {
   return metric(router, 'turnout_held_requests{reason="workers_full"}').catch(() => 0);
 }
+
+test('held requests take no place of others at a worker, and go before queued ones when one becomes free', async (t) => {
+  // Sessions h… wait while one of session a is served.
+  const policy = policyModule(
+    t,
+    `() => {
+      let count = 0;
+      return {
+        needs: 'key',
+        choose(x, workers) {
+          if (x.session.startsWith('h') && count > 0) return { hold: 'a runs', maxMs: 60_000 };
+          if (x.session === 'a') count++;
+          return workers[0].alone;
+        },
+        ended(x) {
+          if (x.session === 'a') count--;
+        },
+      };
+    }`,
+  );
+  const { engines, flood, router } = await startCapScene(t, 1, { policy, workerMaxInflight: 2, queueSize: 100 });
+  const [engine] = engines;
+  const served: Promise<number>[] = [];
+  const send = (session: string): void =>
+    void served.push(...flood([post('/v1/completions', { prompt: 'x' }, [`x-session-id: ${session}`])]));
+  const next = async (): Promise<EngineRequest> => engine!.next();
+  const sessions = (): (string | undefined)[] => engine!.requests.map(({ head }) => head.get('x-session-id'));
+  send('a');
+  const a = await next();
+  for (const session of ['h1', 'h2']) send(session);
+  await until('two are held', async () => (await metric(router, 'turnout_held_requests{reason="a runs"}')) === 2);
+  send('b');
+  const b = await next();
+  send('c');
+  await until('one is queued', async () => (await metric(router, 'turnout_queue_depth{reason="concurrency"}')) === 1);
+  a.answer('{}');
+  const h1 = await next();
+  b.answer('{}');
+  const h2 = await next();
+  for (const asked of [h1, h2]) asked.answer('{}');
+  (await next()).answer('{}');
+  deepEqual(await Promise.all(served), [200, 200, 200, 200, 200]);
+  deepEqual(sessions(), ['a', 'b', 'h1', 'h2', 'c']);
+});
