@@ -174,6 +174,8 @@ export class PlacedRequest {
   isGeneration = false;
   /** It only reads an engine's state: no limit applies to it. */
   readsState = false;
+  /** false: a GET, or a text to tokenise. It is no turn of a session, whatever its headers say. */
+  mayFillCache = true;
 
   // Where it is.
   /** Its number in the order in which requests came to be placed; null: it has not come yet. */

@@ -63,5 +63,17 @@ const metadata: ReadonlySet<string> = new Set([
   '/weight_info',
 ]);
 
+/** Paths that use the tokenizer alone: SGLang 0.5.23, vLLM 0.33.0. */
+const tokenizing: ReadonlySet<string> = new Set([
+  '/detokenize',
+  '/tokenize',
+  '/v1/detokenize',
+  '/v1/messages/count_tokens',
+  '/v1/tokenize',
+]);
+
+/** Whether the request may fill the KV cache of its engine. Of a path that is not known it is taken to be so. */
+export const mayFillCache = (method: string, path: string): boolean => !isSafe(method) && !tokenizing.has(path);
+
 export const asksMetadata = (method: string, path: string): boolean =>
   isSafe(method) && (metadata.has(path) || path.startsWith('/v1/models/'));

@@ -32,6 +32,7 @@ const owners: Readonly<Record<string, string>> = {
   isModelKnown: 'classify',
   bodyBytes: 'classify',
   readsState: 'classify',
+  mayFillCache: 'classify',
   isGeneration: 'classify',
   roles: 'classify forward',
   timeoutMs: 'classify pipeline',

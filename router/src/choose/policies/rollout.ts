@@ -94,6 +94,8 @@ export function rollout(context: PolicyContext): Policy {
       // Whatever it is held for now, its session is not idle.
       if (request.session !== null) request.session.waiting = x;
       held.delete(x);
+      const home = x.mayFillCache ? null : tracker.homeOf(x.session);
+      if (home !== null && workers.includes(home)) return home.alone;
       if (hasResidency() && mayWait(x, request)) {
         const worker = withRoom(request, workers);
         request.isNext = false;

@@ -256,6 +256,7 @@ export class RolloutTracker {
   }
 
   #open(x: PlacedRequest): RolloutRequest {
+    if (!x.mayFillCache) return new RolloutRequest(this, null, new Group(), NO_PROMPT, 1, 0, 0, '');
     if (x.key?.mayBeSession === true) this.#userKeys.decide(x);
     const nowMs = this.#context.nowMs();
     const { bodyBytes } = x;
@@ -271,7 +272,7 @@ export class RolloutTracker {
       return new RolloutRequest(this, session, session.group, session.first, promptTokens, answerTokens, bodyBytes, '');
     }
     const { prompt } = x;
-    // Neither a prompt nor a body: GET /v1/models, for example.
+    // Neither a prompt nor a body.
     if (prompt === null && bodyBytes <= 0) return new RolloutRequest(this, null, new Group(), NO_PROMPT, 1, 0, 0, '');
     const known = prompt === null ? undefined : this.#tokensPerByte.get(prompt.field);
     const tokensPerByte = known ?? (prompt === null ? TOKENS_PER_BYTE : prompt.tokens / Math.max(1, prompt.bytes));
