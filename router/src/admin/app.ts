@@ -43,7 +43,7 @@ export function createAdminApp(context: AdminContext): Hono {
   addUrlRoutes(app, context);
   addRestRoutes(app, context);
   addPolicyRoutes(app, context.policies);
-  addSessionRoutes(app, (session) => context.policies.endSession(session), context.record);
+  addSessionRoutes(app, (...session) => context.policies.endSession(...session), context.record);
   addOverviewRoutes(app, context);
   addExplain(app, context);
   addTap(app, context.rows);

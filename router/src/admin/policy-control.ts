@@ -138,8 +138,11 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
         if (isKnown) holdQueue.retryAll();
         return isKnown;
       },
+      /** Told of each session that is ended by a call; undefined: those with this name of all tenants. */
+      onSessionEnded: (_session: string, _tenant: string | undefined): void => {},
       /** @returns whether a policy knows the session */
-      endSession(session: string): boolean {
+      endSession(session: string, tenant: string | undefined): boolean {
+        this.onSessionEnded(session, tenant);
         homes.ended(session);
         const isKnown = table.sessionEnded(session);
         // Its capacity is free, but no request ends here that would retry held requests.

@@ -64,7 +64,7 @@ export interface SessionRecord {
 export function addSessionRoutes(
   app: Hono,
   /** Gets the stored form of the name. @returns whether a policy knew the session */
-  endForPolicies: (session: string) => boolean,
+  endForPolicies: (session: string, tenant: string | undefined) => boolean,
   record: SessionRecord | null,
 ): void {
   const exchangeOf = (c: Context): Exchange | undefined => (c.env as { exchange?: Exchange } | undefined)?.exchange;
@@ -81,9 +81,9 @@ export function addSessionRoutes(
       return c.json({ error: '"rewards" needs --plugin feed; "reward" is kept without it.', code: 'bad_request' }, 400);
     }
     const key = boundedKey(session);
-    const isKnown = endForPolicies(key);
-    const hasOutcome = reward !== undefined || rewards !== undefined || labels !== undefined;
     const tenant = tenantOf(c);
+    const isKnown = endForPolicies(key, tenant);
+    const hasOutcome = reward !== undefined || rewards !== undefined || labels !== undefined;
     const end = { session: key, ...(tenant === undefined ? {} : { tenant }) };
     let kept = 0;
     try {

@@ -26,6 +26,7 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
       })
     : null;
   parts.chooser.gate = swaps?.gate ?? null;
+  if (swaps !== null) parts.choosing.control.onSessionEnded = swaps.sessionEnded;
   const recorder = await startRecorder(config, labels, log, swaps?.engines ?? null);
   closers.add(() => recorder?.close());
   const fullWeights = swaps && {
@@ -45,7 +46,7 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
     ...recorderPlugins(recorder, {
       inFlight: () => inFlight,
       isDraining: () => parts.ports.data.isDraining,
-      endSession: (session) => void parts.choosing.control.endSession(session),
+      endSession: (session, tenant) => void parts.choosing.control.endSession(session, tenant),
     }),
     'rollout-fields': async () => (await import('../rollout-fields/index.ts')).rolloutFields,
   };

@@ -60,6 +60,8 @@ export interface Swaps {
   readonly cacheNamespace: Plugin;
   /** See `Staleness`. */
   readonly lags: Float64Array;
+  /** A client has ended a session by a call. */
+  readonly sessionEnded: Staleness['sessionEnded'];
 }
 
 export function startSwaps(parts: SwapParts): Swaps {
@@ -102,6 +104,7 @@ export function startSwaps(parts: SwapParts): Swaps {
     deployments,
     cacheNamespace: cacheNamespace(engines, bodyThread),
     lags: staleness.lags,
+    sessionEnded: staleness.sessionEnded.bind(staleness),
     plugins: [
       ...versions.plugins,
       staleness.plugin,

@@ -94,16 +94,20 @@ test('a session that began too many snapshots ago gets 409, and its lag is a met
     return `${response.status} ${response.headers.get('x-turnout-error') ?? ''}`;
   };
   assert.equal(await turn('s'), '200 ');
+  for (const session of ['finished', 'deleted']) assert.equal(await turn(session), '200 ');
   await swap('v1');
   assert.equal(await turn('s'), '200 ');
+  await post('/sessions/finished/finish', {});
+  await fetch(`${router.url}/sessions/deleted`, { method: 'DELETE' });
   await swap('v2');
+  for (const session of ['finished', 'deleted']) assert.equal(await turn(session), '200 ');
   assert.equal(await turn('s'), '409 session_too_stale');
   assert.equal(await turn('other'), '200 ');
   const metrics = await (await fetch(`${router.url}/metrics`)).text();
   const buckets = [...metrics.matchAll(/^turnout_session_snapshot_lag_bucket\{le="([012])"\} (\d+)$/gm)];
   assert.deepEqual(
     buckets.map(([, lag, count]) => `${lag}: ${count}`),
-    ['0: 2', '1: 3', '2: 4'],
+    ['0: 6', '1: 7', '2: 8'],
   );
   assert.match(metrics, /turnout_errors_total\{code="session_too_stale"\} 1/);
 });

@@ -81,8 +81,8 @@ export class Staleness {
     const least = x.head.get(MIN_SNAPSHOT);
     if (least !== undefined && !this.#isAtLeast(worker, snapshot, least)) throw new Refused(tooOld(least));
     if (snapshot === null) return body;
-    const session = this.#sessionOf(x);
-    const began = session === null ? snapshot : this.#sessions.sent(session, snapshot);
+    const session = this.#nameOf(x);
+    const began = session === '' ? snapshot : this.#sessions.sent(session, x.tenant, snapshot);
     const start = { worker, snapshot: began };
     this.#running.set(x, start);
     const { maxSnapshots } = options;
@@ -106,14 +106,17 @@ export class Staleness {
     if (start === undefined) return;
     this.#running.delete(x);
     this.lags[Math.min(this.#lagOf(start), MAX_LAG)]!++;
-    const session = x.isLastTurn && hasSucceeded(x) ? this.#sessionOf(x) : null;
-    if (session !== null) this.#sessions.ended(session);
+    if (x.isLastTurn && hasSucceeded(x)) this.sessionEnded(this.#nameOf(x), x.tenant);
   }
 
-  /** Two tenants may have sessions of one name. null: the request names no session. */
-  #sessionOf(x: Exchange): string | null {
-    const name = sessionOf(x, this.#parts.options.sessionHeaders);
-    return name === '' ? null : tenantKey(x.tenant, name);
+  /** @param tenant undefined: the sessions with this name of all tenants */
+  sessionEnded(session: string, tenant: string | undefined): void {
+    this.#sessions.ended(session, tenant);
+  }
+
+  /** '': the request names no session. */
+  #nameOf(x: Exchange): string {
+    return sessionOf(x, this.#parts.options.sessionHeaders);
   }
 
   #isAtLeast(worker: Worker, snapshot: string | null, least: string): boolean {
@@ -156,10 +159,12 @@ interface SessionStart {
   readonly seenMs: number;
 }
 
-/** The snapshot that each session began with. */
+/** The snapshot that each session began with. Two tenants may have sessions of one name. */
 export class SessionStarts {
   /** The one used longest ago is the first. */
   readonly #starts = new Map<string, SessionStart>();
+  /** Those that were seen. */
+  readonly #tenants = new Set<string>();
   readonly #nowMs: () => number;
   readonly #ttlMs: () => number;
 
@@ -173,7 +178,9 @@ export class SessionStarts {
   }
 
   /** A request of the session is sent to an engine with `snapshot`. @returns the snapshot that the session began with */
-  sent(session: string, snapshot: string): string {
+  sent(name: string, tenant: string, snapshot: string): string {
+    const session = tenantKey(tenant, name);
+    this.#tenants.add(tenant);
     const seenMs = this.#nowMs();
     const known = this.#starts.get(session);
     this.#starts.delete(session);
@@ -183,8 +190,8 @@ export class SessionStarts {
     return start.snapshot;
   }
 
-  ended(session: string): void {
-    this.#starts.delete(session);
+  ended(name: string, tenant: string | undefined): void {
+    for (const each of tenant === undefined ? this.#tenants : [tenant]) this.#starts.delete(tenantKey(each, name));
   }
 
   #forgetIdle(nowMs: number): void {

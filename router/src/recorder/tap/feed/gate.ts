@@ -25,7 +25,7 @@ export interface GateParts {
   /** A session goes on whose group is over, or does not wait for it. */
   readonly onPast: (session: string) => void;
   /** The policies keep no place for the session any longer. */
-  readonly endSession: (session: string) => void;
+  readonly endSession: (session: string, tenant: string) => void;
 }
 
 /** Lets requests of groups in, holds or refuses those that would begin a group too many, and stops those that no group waits for. */
@@ -148,7 +148,7 @@ export class FeedGate {
     if (sessions.length === 0) return;
     const keys = new Set(sessions.map(({ session, tenant }) => tenantKey(tenant, session)));
     for (const key of keys) this.#remember(key, 'cancelled');
-    for (const { session } of sessions) this.#parts.endSession(session);
+    for (const { session, tenant } of sessions) this.#parts.endSession(session, tenant);
     const error = new RouterError('session_cancelled', CANCELLED);
     for (const x of this.#parts.inFlight()) {
       const session = sessionOf(x, this.#parts.sessionHeaders);
