@@ -25,6 +25,7 @@ export class CallStrategy implements CaptureStrategy<CallState> {
   readonly plugins: readonly Plugin[];
   readonly reported: (problem: string | null, worker: string) => void;
   readonly #recorder: Recorder;
+  readonly #mayTake: Takes[] = [];
   readonly #takes: Takes[] = [];
 
   constructor(recorder: Recorder, log: Logger) {
@@ -35,8 +36,10 @@ export class CallStrategy implements CaptureStrategy<CallState> {
     const { timeoutMs } = capture;
     const phases = (path: string): Plugin => ({
       name: 'trajectories',
-      appliesTo: (x: Exchange) => x.path === path && x.head.method === 'POST' && this.#takes.some((takes) => takes(x)),
-      requestBody: (x: Exchange, body, worker) => capture.requestBody(x, body, worker),
+      appliesTo: (x: Exchange) =>
+        x.path === path && x.head.method === 'POST' && this.#mayTake.some((mayTake) => mayTake(x)),
+      requestBody: (x: Exchange, body, worker) =>
+        this.#takes.some((takes) => takes(x)) ? capture.requestBody(x, body, worker) : body,
       observeResponse: (x: Exchange, head) => capture.observeResponse(x, head),
       finished: (x: Exchange) => capture.finished(x),
       timeoutMs,
@@ -48,8 +51,9 @@ export class CallStrategy implements CaptureStrategy<CallState> {
     this.plugins = [phases(MESSAGES_PATH), { ...phases(RESPONSES_PATH), responseEvent: change, responseBody: change }];
   }
 
-  /** From now on the calls that `takes` names are recorded, too. */
-  record(takes: Takes): void {
+  /** From now on the calls that `takes` names are recorded, too. @param mayTake false if the head alone shows that it will not name it */
+  record(mayTake: Takes, takes: Takes): void {
+    this.#mayTake.push(mayTake);
     this.#takes.push(takes);
   }
 

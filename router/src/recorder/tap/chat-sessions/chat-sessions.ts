@@ -65,10 +65,15 @@ export class ChatSessions implements PluginPhases {
   }
 
   appliesTo(x: Exchange): boolean {
-    return this.#isInPath(x) || (isChat(x) && this.isInSession(x));
+    return this.#isInPath(x) || (isChat(x) && this.mayBeInSession(x));
   }
 
-  /** Whether it is a call of a session: by its path, or with `--capture-chat` by its key. */
+  /** Known when the head is there: its body may have the key of a session. */
+  mayBeInSession(x: Exchange): boolean {
+    return this.#isInPath(x) || this.#captureChat;
+  }
+
+  /** Whether it is a call of a session: by its path, or with `--capture-chat` by its key. One in the body is known when a worker is chosen. */
   isInSession(x: Exchange): boolean {
     return this.#isInPath(x) || (this.#captureChat && this.strategy.sessionOf(x) !== '');
   }
@@ -85,7 +90,7 @@ export class ChatSessions implements PluginPhases {
   /** A call that is repeated with its id, as its answer got lost: it gets that answer. */
   async answer(x: Exchange): Promise<PluginAnswer | null> {
     const key = keyOf(x);
-    if (key === '' || !isChat(x)) return null;
+    if (key === '' || !isChat(x) || !this.isInSession(x)) return null;
     await new Promise<void>((resolve) => x.body.whenComplete(() => resolve()));
     if (x.body.bytes > MAX_BODY_BYTES) return null;
     const joined = await new Promise<Buffer>((resolve) => x.body.whenJoined(resolve));
@@ -106,7 +111,7 @@ export class ChatSessions implements PluginPhases {
   }
 
   requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
-    return isChat(x) ? this.capture.requestBody(x, body, worker) : body;
+    return isChat(x) && this.isInSession(x) ? this.capture.requestBody(x, body, worker) : body;
   }
 
   cutValues(x: Exchange, head: ResponseHead, taker: ValueTaker): ValueCutter | null {

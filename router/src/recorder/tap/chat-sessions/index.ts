@@ -60,7 +60,10 @@ export const chatSessions = (recorder: Recorder | null): PluginDefinition<ChatSe
     const tokenizerCheck = new TokenizerCheck((text) => thread.ask('encodeText', text), log);
     if (own.verify && own.forward === 'ids') tokenizerCheck.watch(fleet);
     const sessions = new ChatSessions(own, { recorder, tokenizerCheck, captureChat: config.captureChat, log });
-    recorder.calls.record((x) => sessions.isInSession(x));
+    recorder.calls.record(
+      (x) => sessions.mayBeInSession(x),
+      (x) => sessions.isInSession(x),
+    );
     addMetrics(metrics, {}, chatMetrics, async () => {
       const stats = await thread.ask('chatStats', null);
       // Responses that were too large are counted here: they never reach the recorder thread.

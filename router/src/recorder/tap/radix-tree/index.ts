@@ -38,7 +38,10 @@ export const radixTree = (recorder: Recorder | null): PluginDefinition<TextOptio
     const lookup = new TokenLookup(own, recorder, log);
     const strategy = new TextStrategy(own, recorder, tokenizerCheck, lookup);
     const capture = new Capture(recorder, strategy);
-    recorder.calls.record(() => true);
+    recorder.calls.record(
+      () => true,
+      () => true,
+    );
     await recorder.restarts.prepare(() => Promise.resolve(thread.tell('fillTrees', null)));
     addMetrics(metrics, treeGauges, treeCounters, async () => {
       const stats = await thread.ask('captureStats', null);
