@@ -1,8 +1,10 @@
 import { type Server, createServer } from 'node:http';
 import type { HostTest } from '../admit/known-hosts.ts';
 
-/** Idle time after which a scraper's connection is closed, so that it cannot keep the router from closing. */
+/** A request that does not come, or a response that is not read, for this long closes its connection. */
 const IDLE_MS = 10_000;
+/** How long a connection stays open for the next scrape: they come up to a minute apart, and one that meets the end of its connection fails. */
+const NEXT_SCRAPE_MS = 75_000;
 const MAX_CONNECTIONS = 64;
 
 export type MetricsText = () => Promise<{ contentType: string; text: string }>;
@@ -25,6 +27,7 @@ export function createMetricsServer(metricsText: MetricsText, isKnownHost: HostT
     });
   });
   server.timeout = IDLE_MS;
+  server.keepAliveTimeout = NEXT_SCRAPE_MS;
   server.maxConnections = MAX_CONNECTIONS;
   return server;
 }

@@ -246,3 +246,9 @@ test('a stream that ends with its connection took the time to its end, not to th
   ok(value('turnout_inter_token_gap_seconds_sum') >= 0, 'between tokens');
   ok(value(`turnout_worker_response_seconds_sum{worker="${engine.url}"}`) > 0, 'of the response');
 });
+
+test('a connection to the metrics port stays open for the next scrape, a minute later', async (t) => {
+  const router = await startTestRouter(t, { prometheusPort: 0 });
+  const { status, headers } = await fetch(`${router.metricsUrl}/metrics`);
+  deepEqual([status, headers.get('keep-alive')], [200, 'timeout=75']);
+});
