@@ -126,9 +126,12 @@ export function chatCalls({
 
     /** The record of a session, as JSON. */
     chatRecords: (name: ChatName): Promise<Uint8Array> =>
-      begun().with(name.session, name.tenant, (chat) =>
-        sessionRecords(chat, begun().stored(name.session, name.tenant), begun().rules.tokenizer.pieces),
-      ),
+      begun().with(name.session, name.tenant, async (chat) => {
+        const stored = begun().stored(name.session, name.tenant);
+        const parts: Uint8Array[] = [];
+        for await (const part of sessionRecords(chat, stored, begun().rules.tokenizer.pieces)) parts.push(part);
+        return Buffer.concat(parts);
+      }),
 
     /** The samples of a session; a text: why there are none. Rejects while the store fails and lacks turns of it. */
     async chatSamples({ session, tenant, ...wish }: ChatName & SamplesWish): Promise<Uint8Array | string> {

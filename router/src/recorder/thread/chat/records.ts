@@ -8,14 +8,16 @@ import { idsUpTo } from './session-tree.ts';
 
 /**
  * A session in the form of miles' session server: `records`, a call each, and `metadata` with the tokens of its newest
- * trajectory. Requests and whole answers are the bytes that passed; streams are put together.
+ * trajectory. Requests and whole answers are the bytes that passed; streams are put together. A record at a time: together they may be longer
+ * than a string of V8.
  */
-export async function sessionRecords(
+export async function* sessionRecords(
   chat: ChatSession,
   stored: AsyncIterable<Turn>,
   pieces: TokenPieces,
-): Promise<Uint8Array> {
-  const parts: string[] = [];
+): AsyncGenerator<Uint8Array> {
+  yield Buffer.from(`{"session_id":${JSON.stringify(chat.session)},"records":[`);
+  let before = '';
   const turns: object[] = [];
   let last: Turn | null = null;
   for await (const turn of stored) {
@@ -32,13 +34,14 @@ export async function sessionRecords(
     });
     // Choices of one answer are turns of their own.
     const isSameCall = last !== null && last.startedAtMs === turn.startedAtMs && isSame(last.answer, turn.answer);
-    if (!isSameCall && turn.request !== null && turn.answer !== null) parts.push(recordOf(turn, pieces));
+    if (!isSameCall && turn.request !== null && turn.answer !== null) {
+      yield Buffer.from(`${before}${recordOf(turn, pieces)}`);
+      before = ',';
+    }
     last = turn;
   }
   const metadata = JSON.stringify({ ...sessionMetadata(chat), tree: { turns } });
-  return Buffer.from(
-    `{"session_id":${JSON.stringify(chat.session)},"records":[${parts.join(',')}],"metadata":${metadata}}`,
-  );
+  yield Buffer.from(`],"metadata":${metadata}}`);
 }
 
 /** What is said of a session as a whole. */
