@@ -20,6 +20,7 @@ export const dropReasons = [
   'deadline',
   'late',
   'cancelled',
+  'failed',
 ] as const;
 export type DropReason = (typeof dropReasons)[number];
 

@@ -55,8 +55,12 @@ export const feed = (
       if (isTicking || recorder.restarts.isAway) return;
       isTicking = true;
       try {
-        const { cancelled, ended, stats: now } = await thread.ask('feedTick', null);
+        const { cancelled, ended, failures, stats: now } = await thread.ask('feedTick', null);
         stats = now;
+        for (const { isDropped, ...failure } of failures) {
+          if (isDropped) log.error(failure, 'a group of the feed can be read or sent at no try: it is dropped');
+          else log.warn(failure, 'a group of the feed was not read or sent: it is tried again');
+        }
         gate.stop(cancelled);
         gate.ended(ended);
         gate.roomFor(stats);

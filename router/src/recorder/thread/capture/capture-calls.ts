@@ -10,7 +10,7 @@ import type { SessionName } from '../../shared/turn.ts';
 import { KnownTokens, type CaptureCounts, type TextTokens } from './known-tokens.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { HeapLimits } from '../heap-limits.ts';
-import { numbersJson } from '../numbers-json.ts';
+import { numbersJson } from '../json-parts.ts';
 import { Pauses } from '../pauses.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { askingForIds, withIds } from '../../shared/read-request.ts';

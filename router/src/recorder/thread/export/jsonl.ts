@@ -1,23 +1,11 @@
 import type { Turn } from '../../shared/turn.ts';
-import { numbersJson } from '../numbers-json.ts';
+import { inPieces, numbersJson } from '../json-parts.ts';
 import type { Trajectory } from './trajectory.ts';
 import { headJson, outlineJson, said, textJson } from './turn-json.ts';
 
-/** From this size on a line is returned in pieces: it may be longer than a string of V8, and take long to make. */
-const PIECE_LETTERS = 65_536;
-
 /** One trajectory per line, with its turns: position, outcome, request and response. */
 export async function* toJsonl(trajectories: AsyncIterable<Trajectory>): AsyncGenerator<Uint8Array> {
-  for await (const trajectory of trajectories) {
-    let text = '';
-    for (const part of lineOf(trajectory)) {
-      text += part;
-      if (text.length < PIECE_LETTERS) continue;
-      yield Buffer.from(text);
-      text = '';
-    }
-    yield Buffer.from(`${text}\n`);
-  }
+  for await (const trajectory of trajectories) yield* inPieces(lineOf(trajectory));
 }
 
 function* lineOf(trajectory: Trajectory): Generator<string> {
@@ -28,8 +16,9 @@ function* lineOf(trajectory: Trajectory): Generator<string> {
     yield* numbersJson(numbers);
   }
   yield ',"turns":[';
+  // One by one: each has a request and a response, of up to a hundred megabytes together.
   for (const [i, turn] of turns.entries()) yield `${i === 0 ? '' : ','}${JSON.stringify(turnOf(turn))}`;
-  yield ']}';
+  yield ']}\n';
 }
 
 const turnOf = (turn: Turn) => ({

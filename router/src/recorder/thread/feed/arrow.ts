@@ -19,10 +19,12 @@ import {
   vectorFromArray,
 } from 'apache-arrow';
 import { headJson, packedExperts, turnsJson } from './ndjson.ts';
-import type { DeliveredGroup, Row } from './rows.ts';
+import type { DeliveredGroup, Row, SentGroup } from './rows.ts';
 
 /** Numbers as they lie in memory. */
 type Numbers = Int32Array | Float32Array | Float64Array | Uint8Array;
+
+const MAX_OFFSET = 2 ** 31 - 1;
 
 interface Column {
   readonly name: string;
@@ -40,12 +42,20 @@ const values =
     type,
     make: (delivered) => {
       const head = headJson(delivered);
-      return vectorFromArray(
-        delivered.rows.map((row) => read(row, head)),
-        type,
-      ).data[0]!;
+      const all = delivered.rows.map((row) => read(row, head));
+      requireFits(name, all);
+      return vectorFromArray(all, type).data[0]!;
     },
   });
+
+/** Throws if texts or bytes have more than the 32-bit offsets of a column can say: apache-arrow would write what is left of larger ones. */
+function requireFits(name: string, values: readonly unknown[]): void {
+  const sizes = values.map((value) =>
+    typeof value === 'string' ? Buffer.byteLength(value) : ArrayBuffer.isView(value) ? value.byteLength : 0,
+  );
+  if (sizes.reduce((sum, size) => sum + size, 0) > MAX_OFFSET)
+    throw new RangeError(`${name} of a group has more than 2 GiB, which Arrow has no place for: take it as ndjson`);
+}
 
 /** A column of lists of numbers, whose memory is copied once. */
 const lists =
@@ -139,7 +149,7 @@ class Written extends AsyncByteQueue {
 }
 
 /** An Arrow IPC stream: a record batch for each group. */
-export async function* toArrow(groups: AsyncIterable<DeliveredGroup>): AsyncGenerator<Uint8Array> {
+export async function* toArrow(groups: AsyncIterable<SentGroup>): AsyncGenerator<Uint8Array> {
   const writer = new RecordBatchStreamWriter();
   const written = new Written();
   writer.reset(written, schema);
@@ -147,6 +157,7 @@ export async function* toArrow(groups: AsyncIterable<DeliveredGroup>): AsyncGene
     const children = columns.map(({ make }) => make(delivered));
     const type = new Struct(schema.fields);
     writer.write(new RecordBatch(schema, makeData({ type, length: delivered.rows.length, nullCount: 0, children })));
+    delivered.encoded();
     yield written.take();
   }
   writer.close();

@@ -3,7 +3,8 @@ import type { Book } from './book.ts';
 import type { Group, Lease } from './group.ts';
 import { deliveredOf } from './group.ts';
 import { groupProblem } from './judge.ts';
-import type { DeliveredGroup } from './rows.ts';
+import type { GroupFailures } from './failures.ts';
+import type { DeliveredGroup, SentGroup } from './rows.ts';
 import { feedNow } from './feed-clock.ts';
 
 /** A consumer's request for groups. */
@@ -34,9 +35,9 @@ interface Waiter {
 /** Groups on their way to a consumer. */
 interface Sending {
   readonly leased: readonly { readonly group: Group; readonly lease: Lease | null }[];
-  /** How many of them are in bytes that were made. */
+  /** How many of them are whole in bytes that were made; the next one may be so in part. */
   made: number;
-  /** How many of them are in bytes that the consumer's connection took. */
+  /** How many of them are whole in bytes that the consumer's connection took. */
   sent: number;
 }
 
@@ -47,6 +48,7 @@ export class Deliveries {
   readonly #book: Book;
   readonly #options: FeedOptions;
   readonly #rows: (group: Group) => Promise<DeliveredGroup>;
+  readonly #failures: GroupFailures;
   /** By position. */
   readonly #ready: Group[];
   readonly #leased: Set<Group>;
@@ -54,8 +56,14 @@ export class Deliveries {
   readonly #waiters = new Map<number, Waiter>();
   readonly #sending = new Map<number, Sending>();
 
-  constructor(book: Book, options: FeedOptions, rows: (group: Group) => Promise<DeliveredGroup>) {
+  constructor(
+    book: Book,
+    options: FeedOptions,
+    failures: GroupFailures,
+    rows: (group: Group) => Promise<DeliveredGroup>,
+  ) {
     this.#book = book;
+    this.#failures = failures;
     this.#options = options;
     this.#rows = rows;
     const groups = [...book.groups.values()];
@@ -102,19 +110,28 @@ export class Deliveries {
   }
 
   /** The rows of groups that `take` leased, one after the other. A group that can't be delivered any more is dropped. */
-  deliver(take: number, groups: readonly Group[]): AsyncGenerator<DeliveredGroup> {
+  deliver(take: number, groups: readonly Group[]): AsyncGenerator<SentGroup> {
     const sending = { leased: groups.map((group) => ({ group, lease: group.lease })), made: 0, sent: 0 };
     this.#sending.set(take, sending);
     return this.#deliver(sending);
   }
 
-  async *#deliver(sending: Sending): AsyncGenerator<DeliveredGroup> {
+  async *#deliver(sending: Sending): AsyncGenerator<SentGroup> {
+    const encoded = (): void => void sending.made++;
     for (const { group, lease } of sending.leased) {
       const delivered = await this.#rows(group);
-      sending.made++;
       // Reading may take longer than the lease, and a member may have no rows any more.
-      if (isUnder(group, lease) && !this.#isDropped(group)) yield delivered;
+      if (isUnder(group, lease) && !this.#isDropped(group)) yield { ...delivered, encoded };
+      else sending.made++;
     }
+  }
+
+  /** The bytes of the next group could not be made. */
+  failed(take: number, error: unknown, nowMs: number): void {
+    const sending = this.#sending.get(take);
+    const next = sending?.leased[sending.made];
+    if (next === undefined || !isUnder(next.group, next.lease)) return;
+    if (this.#failures.add(next.group, error, nowMs)) this.#remove(next.group, 'failed');
   }
 
   /** The consumer's connection took all bytes that were made. */
@@ -195,7 +212,8 @@ export class Deliveries {
     const leased: Group[] = [];
     for (let i = 0; i < this.#ready.length && leased.length < max;) {
       const group = this.#ready[i]!;
-      if (group.position <= cursor || (tenant !== undefined && group.tenant !== tenant)) {
+      const isOther = group.position <= cursor || (tenant !== undefined && group.tenant !== tenant);
+      if (isOther || this.#failures.isWaiting(group, nowMs)) {
         i++;
         continue;
       }

@@ -1,15 +1,18 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
+import { assertSums } from '../../../../test/harness/feed-scene.ts';
 import { turnOf } from '../../../../test/harness/turns.ts';
 import type { FeedOptions } from '../../shared/feed.ts';
 import { feedOptions } from '../../tap/feed/options.ts';
 import { MemoryStore } from '../store/memory.ts';
+import { StoreAway } from '../store/store.ts';
 import { TurnWriter } from '../store/writer.ts';
 import { feedCalls } from './feed-calls.ts';
 
 /** Calls of a feed that has these groups, with one session each. */
 async function scene(...groups: readonly string[]) {
-  const writer = new TurnWriter(new MemoryStore(1e9));
+  const store = new MemoryStore(1e9);
+  const writer = new TurnWriter(store);
   const { calls, ends } = feedCalls({ writer, dataDir: null, tokenizerPath: null, recorded: () => writer.flush() });
   const options = feedOptions.parse({ groupSize: 1, dropFlags: [] }) as FeedOptions;
   await calls.feedBegin({ options, router: 'r', isAgain: false });
@@ -33,7 +36,17 @@ async function scene(...groups: readonly string[]) {
       waitMs: 0,
       format: 'ndjson',
     });
-  return { calls, counts, take, records: writer.store.records };
+  const group = async (id: number): Promise<string> =>
+    (JSON.parse(String(await calls.feedNext(id))) as { group: string }).group;
+  return { calls, ends, counts, take, group, store, writer, records: store.records };
+}
+
+/** @returns lets time pass for the feed */
+function clockOf(t: TestContext): (ms: number) => void {
+  const now = performance.now.bind(performance);
+  let passedMs = 0;
+  t.mock.method(performance, 'now', () => now() + passedMs);
+  return (ms) => void (passedMs += ms);
 }
 
 test('a consumer that leaves before a byte was made gives its groups back', async () => {
@@ -70,6 +83,20 @@ test('a consumer keeps the groups of a whole response, also when it leaves then'
   assert.deepEqual(counts(), { ready: 0, leased: 2 });
 });
 
+test('a consumer that leaves in the middle of a long line gives its group back, and keeps those before it', async () => {
+  const { calls, ends, counts, take, writer } = await scene('a');
+  const ids = Int32Array.from({ length: 200_000 }, (_, i) => i);
+  await calls.feedAdmit({ tenant: '', session: 'long', group: 'long', size: null, isAgain: false });
+  writer.put(turnOf({ session: 'long', group: 'long', ids }));
+  await ends.ended({ session: 'long', tenant: '' }, {});
+  await take(1);
+  const [first, second] = [String(await calls.feedNext(1)), String(await calls.feedNext(1))];
+  assert.equal(first.split('\n').length, 2);
+  assert.ok(!second.includes('\n'));
+  await calls.feedLeave(1);
+  assert.deepEqual(counts(), { ready: 1, leased: 1 });
+});
+
 test('a group that another consumer got meanwhile stays with it', async () => {
   const { calls, counts, take } = await scene('a');
   await take(1);
@@ -94,5 +121,74 @@ test('groups are declared and closed while the store is away, and stored when it
   records.write = write;
   await calls.feedTick();
   assert.equal(calls.feedStats().open, 1, 'the closed group had no complete member');
-  assert.equal((await records.all('feed/default/groups')).length, 1);
+  assert.equal(records.all('feed/default/groups').length, 1);
+});
+
+test('a group whose turns are damaged delays no other one, and is dropped when it has failed three times', async (t) => {
+  const { calls, take, group, counts, store } = await scene('bad', 'good');
+  const pass = clockOf(t);
+  const get = store.get.bind(store);
+  t.mock.method(store, 'get', (id: string) => {
+    const turn = get(id);
+    if (turn?.session === 'bad') throw new Error('no such block');
+    return turn;
+  });
+  await take(1);
+  await assert.rejects(calls.feedNext(1), /no such block/);
+  assert.deepEqual(counts(), { ready: 2, leased: 0 });
+  await take(2);
+  assert.equal(await group(2), 'good');
+  assert.equal(await calls.feedNext(2), null);
+  assert.equal(await take(3), false, 'it is not tried again at once');
+  for (const id of [4, 5]) {
+    pass(10_000);
+    assert.equal(await take(id), true);
+    await assert.rejects(calls.feedNext(id), /no such block/);
+  }
+  const { failures, stats } = await calls.feedTick();
+  const failure = { group: 'bad', tenant: '', error: 'no such block' };
+  assert.deepEqual(
+    failures,
+    [false, false, true].map((isDropped) => ({ ...failure, isDropped })),
+  );
+  assert.deepEqual([stats.droppedGroups, stats.droppedMembers], [{ failed: 1 }, { failed: 1 }]);
+  assertSums(stats);
+});
+
+test('a group is not dropped because the store is away', async (t) => {
+  const { calls, take, group, store } = await scene('a');
+  const away = t.mock.method(store, 'get', () => {
+    throw new StoreAway('no connection');
+  });
+  for (let id = 1; id <= 5; id++) {
+    assert.equal(await take(id), true);
+    await assert.rejects(calls.feedNext(id), StoreAway);
+  }
+  away.mock.restore();
+  await take(6);
+  assert.equal(await group(6), 'a');
+});
+
+test('a group that can not be judged delays no other one, and is dropped when it has failed three times', async (t) => {
+  const { calls, ends, take, group, store, writer } = await scene();
+  const pass = clockOf(t);
+  const newest = store.newest.bind(store);
+  t.mock.method(store, 'newest', (query: Parameters<typeof newest>[0]) => {
+    if (query.session === 'bad') throw new Error('no such block');
+    return newest(query);
+  });
+  for (const name of ['bad', 'good']) {
+    await calls.feedAdmit({ tenant: '', session: name, group: name, size: null, isAgain: false });
+    writer.put(turnOf({ session: name, group: name }));
+    await ends.ended({ session: name, tenant: '' }, {});
+  }
+  await take(1);
+  assert.equal(await group(1), 'good');
+  for (let i = 0; i < 2; i++) {
+    pass(10_000);
+    await calls.feedTick();
+  }
+  const stats = calls.feedStats();
+  assert.deepEqual([stats.open, stats.droppedGroups], [0, { failed: 1 }]);
+  assertSums(stats);
 });

@@ -2,8 +2,10 @@ import type { FeedEntry, FeedOptions, FeedVerdict, RewardChange } from '../../sh
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
 import type { ChatName, SessionName } from '../../shared/turn.ts';
 import { ByteStreams } from '../export/byte-streams.ts';
+import { inPieces, listJson } from '../json-parts.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { AckResult, Take } from './deliveries.ts';
+import type { GroupFailure } from './failures.ts';
 import type { Feed, FeedEnd } from './feed.ts';
 import { feedNow } from './feed-clock.ts';
 
@@ -41,6 +43,17 @@ export interface FeedGroups {
   readonly name: string | null;
   readonly limit: number;
   readonly after: number;
+}
+
+/** What has happened since the last tick. */
+export interface FeedTick {
+  /** Sessions to stop. */
+  readonly cancelled: readonly ChatName[];
+  /** Members that have ended. */
+  readonly ended: readonly string[];
+  readonly failures: readonly GroupFailure[];
+  /** Now. */
+  readonly stats: FeedStats;
 }
 
 interface FeedParts {
@@ -98,7 +111,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     },
     feedGroups({ tenant, name, limit, after }: FeedGroups): Uint8Array {
       const groups = name === null ? begun().groups(tenant, limit, after) : begun().groupsNamed(name, tenant);
-      return Buffer.from(JSON.stringify({ groups }));
+      return Buffer.concat([...inPieces(groupsJson(groups))]);
     },
     /** The newest pending groups: keys, and rows as JSON. */
     feedRows: () =>
@@ -106,12 +119,11 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
         .newest(SHOWN_GROUPS)
         .map((group) => [String(group.id), JSON.stringify(group)] as const),
     feedStats: (): FeedStats => begun().stats,
-    /** @returns sessions to stop, members that have ended since the last tick, and the state afterwards */
-    async feedTick(): Promise<{ cancelled: readonly ChatName[]; ended: readonly string[]; stats: FeedStats }> {
+    async feedTick(): Promise<FeedTick> {
       const cancelled = await begun().tick(feedNow());
       const ended = endedMembers;
       endedMembers = [];
-      return { cancelled, ended, stats: begun().stats };
+      return { cancelled, ended, failures: begun().failures.take(), stats: begun().stats };
     },
     /** @returns whether `feedNext` has groups; false: none came in time */
     async feedTake({ format, ...take }: FeedTake): Promise<boolean> {
@@ -129,6 +141,9 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       let bytes: Uint8Array | null = null;
       try {
         return (bytes = await streams.next(take));
+      } catch (error) {
+        deliveries.failed(take, error, feedNow());
+        throw error;
       } finally {
         if (bytes === null) await deliveries.end(take);
       }
@@ -171,6 +186,12 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       movedTo: (name: SessionName): string | null => (feed?.has(name) === true ? feed.takenBy : null),
     },
   };
+}
+
+function* groupsJson(groups: readonly object[]): Generator<string> {
+  yield '{"groups":';
+  yield* listJson(groups);
+  yield '}';
 }
 
 /** So many groups are shown on a page. */

@@ -129,12 +129,13 @@ class World {
   async #take(max: number): Promise<number> {
     const take = { id: ++this.#takes, tenant: undefined, max, cursor: 0, consumer: '', leaseSecs: null, waitMs: 0 };
     const groups = await this.#feed.deliveries.take(take, this.#nowMs);
-    for await (const { group, lease, rows } of this.#feed.deliveries.deliver(take.id, groups)) {
+    for await (const { group, lease, rows, encoded } of this.#feed.deliveries.deliver(take.id, groups)) {
       const before = this.leases.get(group.id);
       assert.ok(!this.acked.has(group.id), 'a group is not delivered after its ack');
       assert.ok(before === undefined || before.untilMs <= this.#nowMs, 'a group has one consumer at a time');
       assert.ok(rows.length > 0);
       this.leases.set(group.id, { lease, untilMs: group.lease!.untilMs, deliveries: group.deliveries });
+      encoded();
     }
     this.#feed.deliveries.sent(take.id);
     await this.#feed.deliveries.end(take.id);

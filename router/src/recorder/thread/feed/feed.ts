@@ -1,11 +1,12 @@
 import { type FeedOptions, type RewardChange, chosenLimit } from '../../shared/feed.ts';
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
 import type { ChatName, SessionName } from '../../shared/turn.ts';
-import { turnsOf } from '../store/store.ts';
+import { isOfStore, turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { Admissions } from './admissions.ts';
 import { Book, type Past } from './book.ts';
 import { Deliveries } from './deliveries.ts';
+import { GroupFailures } from './failures.ts';
 import { type Because, type Group, type Member, groupJson, isComplete, readiness } from './group.ts';
 import { factsOf, groupProblem, memberProblem } from './judge.ts';
 import { type RewardsChange, NO_REWARDS, detailsAfter, isReward, rewardsAfter } from './rewards.ts';
@@ -35,6 +36,7 @@ export interface FeedEnd {
 export class Feed {
   readonly deliveries: Deliveries;
   readonly admissions: Admissions;
+  readonly failures = new GroupFailures();
   readonly #parts: FeedParts;
   readonly #book: Book;
   readonly #owner: Owner | null;
@@ -52,7 +54,7 @@ export class Feed {
     this.#book = book;
     this.admissions = new Admissions(book, parts.options, parts.recorded, (name, nowMs) => this.#stop(name, nowMs));
     const rows = { ...parts, store: parts.writer.store, book };
-    this.deliveries = new Deliveries(book, parts.options, (group) => deliveredGroup(group, rows));
+    this.deliveries = new Deliveries(book, parts.options, this.failures, (group) => deliveredGroup(group, rows));
   }
 
   static async begin(parts: FeedParts, nowMs: number): Promise<Feed> {
@@ -320,9 +322,11 @@ export class Feed {
     try {
       for (const group of this.#unjudged) {
         // Another call may be at it, or have ended it.
-        if (this.#judging.has(group)) continue;
+        if (this.#judging.has(group) || this.failures.isWaiting(group, nowMs)) continue;
         this.#judging.add(group);
-        await this.#judge(group, nowMs).finally(() => this.#judging.delete(group));
+        await this.#judge(group, nowMs)
+          .catch((error: unknown) => this.#notJudged(group, error, nowMs))
+          .finally(() => this.#judging.delete(group));
       }
     } finally {
       await this.#book.flush(nowMs);
@@ -348,6 +352,14 @@ export class Feed {
     const problem = groupProblem(group, options);
     if (problem === null) this.deliveries.ready(group, nowMs);
     else this.#book.remove(group, problem);
+  }
+
+  /** Its turns can't be read. Throws while the store is away: then no other group can be judged either. */
+  #notJudged(group: Group, error: unknown, nowMs: number): void {
+    if (isOfStore(error)) throw error;
+    if (!this.failures.add(group, error, nowMs)) return;
+    this.#unjudged.delete(group);
+    this.#book.remove(group, 'failed');
   }
 }
 

@@ -1,10 +1,20 @@
-import type { DeliveredGroup, Row } from './rows.ts';
+import { base64Json, inPieces, listJson, numbersJson } from '../json-parts.ts';
+import type { ExpertsRows } from '../chat/experts-rows.ts';
+import type { DeliveredGroup, Row, SentGroup } from './rows.ts';
 
-/** One line per group, with a list of its trajectories. */
-export async function* toNdjson(groups: AsyncIterable<DeliveredGroup>): AsyncGenerator<Uint8Array> {
-  for await (const delivered of groups) {
-    yield Buffer.from(`${JSON.stringify({ ...headJson(delivered), rows: delivered.rows.map(rowJson) })}\n`);
+/** One line per group, with a list of its trajectories. A line may be longer than a string of V8, so it is returned in pieces. */
+export async function* toNdjson(groups: AsyncIterable<SentGroup>): AsyncGenerator<Uint8Array> {
+  for await (const delivered of groups) yield* inPieces(lineOf(delivered));
+}
+
+function* lineOf(delivered: SentGroup): Generator<string> {
+  yield `${JSON.stringify(headJson(delivered)).slice(0, -1)},"rows":[`;
+  for (const [i, row] of delivered.rows.entries()) {
+    if (i > 0) yield ',';
+    yield* rowJson(row);
   }
+  yield ']}\n';
+  delivered.encoded();
 }
 
 /** What a group has beside its rows. */
@@ -22,27 +32,36 @@ export const headJson = ({ group, lease, version, versionNames }: DeliveredGroup
   version_names: versionNames,
 });
 
-// JSON has null for NaN: not known.
-const rowJson = (row: Row) => ({
-  session: row.session,
-  trajectory: row.trajectory,
-  model: row.model,
-  tokens: Array.from(row.ids),
-  loss_mask: Array.from(row.mask),
-  rollout_log_probs: Array.from(row.logprobs),
-  versions: Array.from(row.versions),
-  lag: row.lag,
-  reward: row.reward,
-  rewards: row.rewards,
-  turn_rewards: row.turnRewards,
-  token_rewards: row.tokenRewards === null ? null : Array.from(row.tokenRewards),
-  turns: turnsJson(row),
-  finish_reason: row.turns.at(-1)!.finishReason,
-  flags: row.flags,
-  labels: row.labels,
-  ...(row.experts === null ? {} : { routed_experts: expertsJson(row) }),
-  ...(row.topTokens === null ? {} : { rollout_top_logprobs: row.topTokens }),
-});
+function* rowJson(row: Row): Generator<string> {
+  const { finishReason } = row.turns.at(-1)!;
+  const members = {
+    session: row.session,
+    trajectory: row.trajectory,
+    model: row.model,
+    tokens: row.ids,
+    loss_mask: row.mask,
+    rollout_log_probs: row.logprobs,
+    versions: row.versions,
+    lag: row.lag,
+    reward: row.reward,
+    rewards: row.rewards,
+    turn_rewards: row.turnRewards,
+    token_rewards: row.tokenRewards,
+    turns: turnsJson(row),
+    finish_reason: finishReason,
+    flags: row.flags,
+    labels: row.labels,
+    ...(row.topTokens === null ? {} : { rollout_top_logprobs: row.topTokens }),
+  };
+  for (const [i, [name, value]] of Object.entries(members).entries()) {
+    yield `${i === 0 ? '{' : ','}"${name}":`;
+    if (ArrayBuffer.isView(value)) yield* numbersJson(value);
+    else if (Array.isArray(value)) yield* listJson(value);
+    else yield JSON.stringify(value);
+  }
+  if (row.experts !== null) yield* expertsJson(row.experts);
+  yield '}';
+}
 
 export const turnsJson = ({ turns }: Row) =>
   turns.map(({ id, from, to, finishReason, worker }) => ({
@@ -53,13 +72,15 @@ export const turnsJson = ({ turns }: Row) =>
     worker,
   }));
 
-function expertsJson({ experts }: Row) {
-  const { shape, dtype, bytes } = packedExperts(experts!);
-  return { shape, dtype, base64: bytes.toString('base64') };
+function* expertsJson(experts: ExpertsRows): Generator<string> {
+  const { shape, dtype, bytes } = packedExperts(experts);
+  yield `,"routed_experts":{"shape":${JSON.stringify(shape)},"dtype":"${dtype}","base64":`;
+  yield* base64Json(bytes);
+  yield '}';
 }
 
 /** The numbers in the smallest type that has them all. */
-export function packedExperts({ shape, numbers }: NonNullable<Row['experts']>) {
+export function packedExperts({ shape, numbers }: ExpertsRows) {
   const most = numbers.reduce((max, number) => Math.max(max, number), 0);
   const least = numbers.reduce((min, number) => Math.min(min, number), 0);
   const [dtype, packed] =

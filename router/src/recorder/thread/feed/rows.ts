@@ -56,6 +56,12 @@ export interface DeliveredGroup {
   readonly rows: readonly Row[];
 }
 
+/** On its way to a consumer. */
+export interface SentGroup extends DeliveredGroup {
+  /** To be called before the last of its bytes are returned: the consumer has the group when its connection took those. */
+  readonly encoded: () => void;
+}
+
 export interface RowParts {
   readonly store: TrajectoryStore;
   readonly book: Book;

@@ -81,6 +81,13 @@ export type Soon<T> = T | Promise<T>;
 /** The store takes nothing now: the error says nothing about what was to be stored. */
 export class StoreAway extends Error {}
 
+/** SQLite's codes for a file that can't be used now: busy, locked, I/O error, full. A small turn may fit on a disk where a large one does not. */
+const OF_FILE: ReadonlySet<number> = new Set([5, 6, 10, 13]);
+
+/** Whether a call failed because of the store, and not because of what was read or written. */
+export const isOfStore = (error: unknown): boolean =>
+  error instanceof StoreAway || OF_FILE.has(((error as { errcode?: number }).errcode ?? 0) & 0xff);
+
 /** Stores turns, and lists them by session without reading large fields. It lives on the recorder thread, so it may block. */
 export interface TrajectoryStore {
   /** For logs: where the turns are, without a password. */

@@ -2,7 +2,7 @@ import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type LearnedVersion, areAllNamed, completed } from '../../../weights/version-spans.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import { PendingTurns } from './pending-turns.ts';
-import { StoreAway, type TrajectoryStore, type TurnFilter, wants } from './store.ts';
+import { type TrajectoryStore, type TurnFilter, isOfStore, wants } from './store.ts';
 
 /** Turns that come within this time are written together. */
 const GATHER_MS = 50;
@@ -21,8 +21,6 @@ export const PENDING_BYTES = 67_108_864;
 const MAX_AMENDMENTS = 100_000;
 /** How many turns are tried one by one before a store that takes none of them counts as still failing. */
 const TRIALS = 3;
-/** SQLite's codes for a file that takes no turn now: busy, locked, I/O error, full. A small turn may fit on a disk where a large one does not. */
-const OF_STORE: ReadonlySet<number> = new Set([5, 6, 10, 13]);
 
 export interface WriterState {
   readonly stored: number;
@@ -323,8 +321,7 @@ export class TurnWriter {
       this.#lastError = null;
       return true;
     } catch (error) {
-      const { errcode = 0 } = error as { errcode?: number };
-      this.#isOfStore = error instanceof StoreAway || OF_STORE.has(errcode & 0xff);
+      this.#isOfStore = isOfStore(error);
       this.#lastError = (error as Error).message || 'the store failed';
       this.#tell(() => true, false);
       return false;
