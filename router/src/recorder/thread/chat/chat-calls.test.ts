@@ -11,7 +11,7 @@ import type { Turn } from '../../shared/turn.ts';
 import { MemoryStore } from '../store/memory.ts';
 import { TurnWriter } from '../store/writer.ts';
 import { loadTokenizer } from '../tokens/load-tokenizer.ts';
-import { chatCalls } from './chat-calls.ts';
+import { type ChatParts, chatCalls } from './chat-calls.ts';
 import { newSessionId } from '../../shared/session-id.ts';
 
 interface Given {
@@ -24,7 +24,7 @@ async function callsOf(t: TestContext, { store = new MemoryStore(1_000_000), mem
   writeTokenizer(tokenizerPath);
   const loaded = await loadTokenizer(tokenizerPath);
   const writer = new TurnWriter(store);
-  const removeStored = (): Promise<number> => Promise.resolve(0);
+  const removeStored: ChatParts['removeStored'] = (_, during) => during(() => Promise.resolve(0));
   const parts = { tokenizerPath, dataDir: null, writer, memoryBytes, files: null, removeStored };
   const calls = chatCalls({ tokenizer: () => loaded, ...parts });
   calls.chatBegin({ equality: 'strict', request: {}, samples: 'ends' });

@@ -1,4 +1,5 @@
 import type { ExpertsFiles } from '../capture/experts-files.ts';
+import type { DuringRemoval } from '../store/store-calls.ts';
 import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { ChatOpenCall, ChatOpened, ChatRepeatCall, ChatRepeated } from '../../shared/chat-call-types.ts';
@@ -46,7 +47,7 @@ export interface ChatParts {
   /** null: routed experts are not kept. */
   readonly files: ExpertsFiles | null;
   /** Removes the turns of a session with their files. */
-  readonly removeStored: (name: SessionName) => Promise<number>;
+  readonly removeStored: (name: SessionName, during: DuringRemoval) => Promise<number>;
 }
 
 /** Calls of the recorder thread about chats. */
@@ -69,6 +70,9 @@ export function chatCalls({
   };
 
   const captures = new ChatCaptures(begun, files, heap);
+
+  const removeSession = (name: SessionName): Promise<number> =>
+    removeStored(name, (removal) => chats?.remove(name, removal) ?? removal());
 
   return {
     captures,
@@ -98,14 +102,7 @@ export function chatCalls({
     /** Removes a chat and its turns. @returns false: there is no such chat, or chats are off */
     async chatRemove({ session, tenant }: ChatName): Promise<boolean> {
       if (chats === null || !(await chats.has(session, tenant))) return false;
-      chats.remove(session, tenant);
-      try {
-        await removeStored({ session, tenant });
-      } catch (error) {
-        // Its turns are still there, and its client asks again.
-        chats.begin(session, tenant);
-        throw error;
-      }
+      await removeSession({ session, tenant });
       return true;
     },
 
@@ -119,10 +116,7 @@ export function chatCalls({
     lost: (session: string, tenant: string): void => chats?.lost(session, tenant),
 
     /** Removes a session of any kind, of one tenant or of all. @returns how many turns it had */
-    removeSession(name: SessionName) {
-      if (chats !== null) chats.removeAll(name.session, name.tenant);
-      return removeStored(name);
-    },
+    removeSession,
 
     /** The record of a session, as JSON. */
     chatRecords: (name: ChatName): Promise<Uint8Array> =>

@@ -71,6 +71,7 @@ export class ChatCaptures extends Captures<OpenChat> {
     const hidesExperts = completed.added.includes('return_routed_experts');
     const request = readChatRequest(completed.body);
     if (typeof request === 'string') return { problem: request };
+    await chats.settled(session, tenant);
     if (!isInPath) chats.begin(session, tenant);
     else if (chats.isRemoved(session, tenant)) return { problem: noSuchSession(session), code: 'session_not_found' };
     const claim = this.#claims.take(id);

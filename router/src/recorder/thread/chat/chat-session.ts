@@ -72,6 +72,8 @@ export class ChatSession {
   /** Requests in flight. */
   open = 0;
   isRemoved = false;
+  /** Resolves when it is known whether it is removed; null: it is. */
+  removal: Promise<void> | null = null;
   /** It differs from the store, and is read again when its requests in flight have ended. */
   isEvicted = false;
   /** Turns of it are lost or can't be read: unknown answers may have been sampled in it. */

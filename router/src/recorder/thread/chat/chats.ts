@@ -5,7 +5,7 @@ import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import { turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
-import type { Turn } from '../../shared/turn.ts';
+import type { SessionName, Turn } from '../../shared/turn.ts';
 import { CHAT_PATH } from '../../../engines/dialects/calls.ts';
 import { readChatRequest } from './chat-request.ts';
 import { type ChatRules, ChatSession } from './chat-session.ts';
@@ -81,8 +81,36 @@ export class Chats {
     return (await this.writer.store.newest({ session, tenant, limit: 1 })).length > 0;
   }
 
-  /** Removes it from memory; requests in flight are not recorded. */
-  remove(session: string, tenant: string): void {
+  /**
+   * Removes a session when `removal` has removed its turns: requests in flight are not recorded then. If that fails all is as before. Responses
+   * that end meanwhile, and requests that come, wait for it.
+   * @param tenant undefined: of all tenants whose sessions are in memory
+   */
+  async remove<T>({ session, tenant }: SessionName, removal: () => Promise<T>): Promise<T> {
+    const tenants = tenant === undefined ? this.#tenantsWith(session) : [tenant];
+    const chats = tenants.flatMap((each) => this.#sessions.get(tenantKey(each, session)) ?? []);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    for (const chat of chats) chat.removal = promise;
+    try {
+      const removed = await removal();
+      for (const each of tenants) this.#remove(session, each);
+      return removed;
+    } finally {
+      for (const chat of chats) if (chat.removal === promise) chat.removal = null;
+      resolve();
+    }
+  }
+
+  /** Resolves when the session is not being removed. */
+  async settled(session: string, tenant: string): Promise<void> {
+    await this.#sessions.get(tenantKey(tenant, session))?.removal;
+  }
+
+  #tenantsWith(session: string): string[] {
+    return [...this.#sessions.values()].filter((chat) => chat.session === session).map(({ tenant }) => tenant);
+  }
+
+  #remove(session: string, tenant: string): void {
     const name = tenantKey(tenant, session);
     const chat = this.#sessions.get(name);
     if (chat !== undefined) {
@@ -136,12 +164,6 @@ export class Chats {
   /** A removed session is created again. */
   begin(session: string, tenant: string): void {
     this.#removed.delete(tenantKey(tenant, session));
-  }
-
-  /** @param tenant undefined: of all tenants */
-  removeAll(session: string, tenant: string | undefined): void {
-    if (tenant !== undefined) this.remove(session, tenant);
-    else for (const chat of this.#sessions.values()) if (chat.session === session) this.remove(session, chat.tenant);
   }
 
   /** Its stored turns, in order; other captures with its key are not turns of a chat. */

@@ -29,6 +29,7 @@ export async function keepAnswer(
   { pieces, writer, files, stats }: AnswerParts,
 ): Promise<void> {
   const { chat, turn, isExact, call, key } = known;
+  await chat.removal;
   if (chat.isRemoved) return;
   const tensorsOf = (sample: ChatSample, tokens: number) => keptTensors(files, expertsKey, sample, tokens);
   // At the end all choices are read: what came after their ends belongs to them too.
@@ -53,6 +54,7 @@ export async function keepAnswer(
   const kept = { answer, callKey };
   const made = await chat.answered(turn, isExact, fresh, facts, kept, tensorsOf);
   // In the meantime.
+  await chat.removal;
   if (chat.isRemoved) {
     for (const own of made.flatMap(filesOf)) files?.remove(own);
     return;

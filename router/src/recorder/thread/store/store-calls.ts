@@ -30,6 +30,8 @@ export interface SessionEnded {
   readonly movedTo: string | null;
 }
 
+export type DuringRemoval = (removal: () => Promise<number>) => Promise<number>;
+
 /** The feed, as far as the ends of sessions concern it. */
 interface FeedEnds {
   /** Whether the rewards come after a consumer has got the group of the session. */
@@ -53,18 +55,28 @@ interface StoreParts {
 /** Calls of the recorder thread about stored sessions. */
 export function storeCalls({ writer, dataDir, recorded, onEnded, feed, counted }: StoreParts) {
   const { store } = writer;
+  const remove = async ({ session, tenant }: SessionName): Promise<number> => {
+    // Turns that came while the ones before them were written: they would be written after it.
+    await writer.flush();
+    writer.requireAll({ session, tenant });
+    const outlines = await turnsOf(store, session, tenant);
+    const removed = await store.removeSession(session, tenant);
+    for (const { file } of dataDir === null ? [] : outlines.flatMap(filesOf)) {
+      await rm(join(dataDir!, file), { force: true });
+    }
+    return removed;
+  };
   return {
-    /** Its files too. Rejects while the store lacks turns of it. @returns how many turns it had */
-    async removeSession({ session, tenant }: SessionName): Promise<number> {
+    /**
+     * Its files too. Rejects while the store lacks turns of it.
+     * @param during runs the removal, once the turns that ended before the call are in the store; it is to put no further turn of the session
+     * until the removal has ended
+     * @returns how many turns it had
+     */
+    async removeSession(name: SessionName, during: DuringRemoval = (removal) => removal()): Promise<number> {
       await recorded();
-      // They would be written after it.
-      writer.requireAll({ session, tenant });
-      const outlines = await turnsOf(store, session, tenant);
-      const removed = await store.removeSession(session, tenant);
-      for (const { file } of dataDir === null ? [] : outlines.flatMap(filesOf)) {
-        await rm(join(dataDir!, file), { force: true });
-      }
-      return removed;
+      writer.requireAll(name);
+      return during(() => remove(name));
     },
     /** A session is over. Rejects while the store is away. */
     async sessionEnded({ session, tenant, rewards, ...change }: SessionEnd): Promise<SessionEnded> {
