@@ -19,7 +19,7 @@ export class Admissions {
   readonly #joining = new Map<string, Promise<void>>();
   readonly #announced = new AnnouncedGroups();
   readonly #recorded: () => Promise<unknown>;
-  readonly #onCancelled: (name: ChatName, nowMs: number) => void;
+  readonly #onCancelled: (name: ChatName) => void;
 
   /**
    * @param recorded resolves when the turns that ended before the call are known
@@ -29,7 +29,7 @@ export class Admissions {
     book: Book,
     options: FeedOptions,
     recorded: () => Promise<unknown>,
-    onCancelled: (name: ChatName, nowMs: number) => void,
+    onCancelled: (name: ChatName) => void,
   ) {
     this.#book = book;
     this.#options = options;
@@ -215,7 +215,7 @@ export class Admissions {
     const late = this.#latecomer({ session, tenant }, name, nowMs);
     if (late !== null) {
       this.#announced.freePlace(key);
-      if (late.isCancelled) this.#onCancelled({ session, tenant }, nowMs);
+      if (late.isCancelled) this.#onCancelled({ session, tenant });
       return;
     }
     const size = this.#announced.sizeOf(key) ?? group?.size ?? this.#options.groupSize;

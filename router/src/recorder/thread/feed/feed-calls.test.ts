@@ -2,20 +2,30 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { assertSums } from '../../../../test/harness/feed-scene.ts';
 import { turnOf } from '../../../../test/harness/turns.ts';
-import type { FeedOptions } from '../../shared/feed.ts';
+import type { FeedOptions, FeedVerdict } from '../../shared/feed.ts';
 import { feedOptions } from '../../tap/feed/options.ts';
 import { MemoryStore } from '../store/memory.ts';
 import { StoreAway } from '../store/store.ts';
 import { TurnWriter } from '../store/writer.ts';
 import { feedCalls } from './feed-calls.ts';
 
-/** Calls of a feed that has these groups, with one session each. */
-async function scene(...groups: readonly string[]) {
+async function begin(own: object) {
   const store = new MemoryStore(1e9);
   const writer = new TurnWriter(store);
-  const { calls, ends } = feedCalls({ writer, dataDir: null, tokenizerPath: null, recorded: () => writer.flush() });
-  const options = feedOptions.parse({ groupSize: 1, dropFlags: [] }) as FeedOptions;
+  const { calls, ends, release } = feedCalls({
+    writer,
+    dataDir: null,
+    tokenizerPath: null,
+    recorded: () => writer.flush(),
+  });
+  const options = feedOptions.parse({ dropFlags: [], ...own }) as FeedOptions;
   await calls.feedBegin({ options, router: 'r', isAgain: false });
+  return { calls, ends, release, store, writer };
+}
+
+/** Calls of a feed that has these groups, with one session each. */
+async function scene(...groups: readonly string[]) {
+  const { calls, ends, store, writer } = await begin({ groupSize: 1 });
   for (const group of groups) {
     await calls.feedAdmit({ tenant: '', session: group, group, size: null, isAgain: false });
     writer.put(turnOf({ session: group, group }));
@@ -191,4 +201,53 @@ test('a group that can not be judged delays no other one, and is dropped when it
   const stats = calls.feedStats();
   assert.deepEqual([stats.open, stats.droppedGroups], [0, { failed: 1 }]);
   assertSums(stats);
+});
+
+/** A group of two that waits for the first of them; `late` takes the other place, and its turn is not stored when the group is ready. */
+async function cancelling(isKeyInBody: boolean) {
+  const { calls, ends, release, store, writer } = await begin({ groupSize: 2, first: 1 });
+  const admit = (session: string): Promise<FeedVerdict> =>
+    calls.feedAdmit({ tenant: '', session, group: 'g', size: null, isAgain: false });
+  await admit('first');
+  await admit(isKeyInBody ? '' : 'late');
+  writer.put(turnOf({ session: 'first', group: 'g' }));
+  await ends.ended({ session: 'first', tenant: '' }, {});
+  return {
+    calls,
+    release,
+    putLate: () => writer.put(turnOf({ session: 'late', group: 'g' })),
+    flush: () => writer.flush(),
+    finishLate: (labels: readonly string[]) => store.finish({ session: 'late', tenant: '' }, { labels }, 1),
+    labels: () => store.sessions({ session: 'late', limit: 1 })[0]?.outcome?.labels,
+  };
+}
+
+for (const isKeyInBody of [false, true]) {
+  const how = isKeyInBody ? 'whose key is in the body' : 'whose key is in a header';
+  test(`the first turn of a session ${how} gets the label cancelled, though it is stored after the stop`, async () => {
+    const { calls, putLate, flush, labels } = await cancelling(isKeyInBody);
+    await calls.feedTick();
+    putLate();
+    await calls.feedTick();
+    await flush();
+    await calls.feedTick();
+    assert.deepEqual(labels(), ['cancelled']);
+  });
+}
+
+test('a stopped session that its client ends has its labels, and the label cancelled', async () => {
+  const { calls, putLate, flush, finishLate, labels } = await cancelling(false);
+  putLate();
+  await flush();
+  finishLate(['split=train']);
+  await calls.feedTick();
+  assert.deepEqual(labels(), ['split=train', 'cancelled']);
+});
+
+test('the label cancelled of a turn that is stored at the end of the router is stored too', async () => {
+  const { release, putLate, flush, labels } = await cancelling(false);
+  putLate();
+  await flush();
+  await release();
+  assert.deepEqual(labels(), ['cancelled']);
 });

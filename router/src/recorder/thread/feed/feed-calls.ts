@@ -82,7 +82,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       const { ExpertsReader } = await import('../chat/experts-rows.ts');
       const experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath ?? '');
       const begun = await Feeds.begin({ ...start, writer, experts, recorded }, feedNow());
-      writer.onPut = (turn) => own()?.admissions.turnPut(turn);
+      writer.onPut = (turn) => own()?.turnPut(turn);
       feed = begun;
     },
     /** The router that has taken the feed over; null: none has. */

@@ -71,7 +71,7 @@ class World {
       recorded,
     };
     this.#feed = await Feed.begin(parts, this.#nowMs);
-    this.#writer.onPut = (turn) => this.#feed.admissions.turnPut(turn);
+    this.#writer.onPut = (turn) => this.#feed.turnPut(turn);
   }
 
   async run([what, which, value]: Step): Promise<void> {
@@ -205,7 +205,7 @@ async function startFeed(options: Partial<FeedOptions>, store = new MemoryStore(
   const recorded = (): Promise<void> => writer.flush();
   const parts = { options: { ...defaults, ...options }, router: 'r', isAgain: false, writer, experts: null, recorded };
   const feed = await Feed.begin(parts, feedNow());
-  writer.onPut = (turn) => feed.admissions.turnPut(turn);
+  writer.onPut = (turn) => feed.turnPut(turn);
   let takes = 0;
   return {
     feed,

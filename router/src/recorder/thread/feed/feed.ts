@@ -1,10 +1,11 @@
 import { type FeedOptions, type RewardChange, chosenLimit } from '../../shared/feed.ts';
 import type { FeedStats } from '../../../observe/trainer-feed.ts';
-import type { ChatName, SessionName } from '../../shared/turn.ts';
+import type { ChatName, SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { isOfStore, turnsOf } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { Admissions } from './admissions.ts';
 import { Book, type Past } from './book.ts';
+import { CancelledLabels } from './cancelled-labels.ts';
 import { Deliveries } from './deliveries.ts';
 import { GroupFailures } from './failures.ts';
 import { type Because, type Group, type Member, groupJson, isComplete, readiness } from './group.ts';
@@ -47,12 +48,14 @@ export class Feed {
   readonly #rewarding = new Map<string, Promise<unknown>>();
   /** Sessions that the event loop is to stop. */
   #cancelled: ChatName[] = [];
+  readonly #labels: CancelledLabels;
 
   private constructor(parts: FeedParts, book: Book, owner: Owner | null) {
     this.#owner = owner;
     this.#parts = parts;
     this.#book = book;
-    this.admissions = new Admissions(book, parts.options, parts.recorded, (name, nowMs) => this.#stop(name, nowMs));
+    this.#labels = new CancelledLabels(parts.writer);
+    this.admissions = new Admissions(book, parts.options, parts.recorded, (name) => this.#stop(name));
     const rows = { ...parts, store: parts.writer.store, book };
     this.deliveries = new Deliveries(book, parts.options, this.failures, (group) => deliveredGroup(group, rows));
   }
@@ -74,6 +77,12 @@ export class Feed {
     }
     await book.flush(nowMs);
     return feed;
+  }
+
+  /** A turn is on its way to the store. */
+  turnPut(turn: Turn | TurnAmendment): void {
+    this.admissions.turnPut(turn);
+    if ('session' in turn) this.#labels.turnPut(turn);
   }
 
   /** A session is over, by its client's word. */
@@ -197,6 +206,7 @@ export class Feed {
 
   /** Nothing is written any more: another router may begin the feed. */
   async release(nowMs: number): Promise<void> {
+    await this.#labels.write(nowMs);
     await this.#book.flush(nowMs);
     await this.#owner?.release();
   }
@@ -207,6 +217,7 @@ export class Feed {
     this.deliveries.expire(nowMs);
     await this.#look([...this.#book.open], nowMs);
     await this.#book.prune(nowMs);
+    await this.#labels.write(nowMs);
     const cancelled = this.#cancelled;
     this.#cancelled = [];
     return cancelled;
@@ -299,23 +310,22 @@ export class Feed {
     for (const member of group.members) {
       if (delivered.has(member)) continue;
       member.dropped = cancels && member.state === 'open' ? 'cancelled' : 'late';
-      if (member.dropped === 'cancelled') this.#cancel(member, group.tenant, nowMs);
+      if (member.dropped === 'cancelled') this.#cancel(member, group.tenant);
     }
     this.#book.closed(group, cancels, nowMs);
     this.#book.save(group);
     this.#unjudged.add(group);
   }
 
-  #cancel(member: Member, tenant: string, nowMs: number): void {
+  #cancel(member: Member, tenant: string): void {
     member.state = 'cancelled';
-    this.#stop({ session: member.session, tenant }, nowMs);
+    this.#stop({ session: member.session, tenant });
   }
 
   /** No group waits for the session. */
-  #stop(name: ChatName, nowMs: number): void {
+  #stop(name: ChatName): void {
     this.#cancelled.push(name);
-    // Its turns, if it has any, are marked; a store that is away can't mark them, and the feed's own record counts.
-    void Promise.resolve(this.#parts.writer.store.finish(name, { labels: ['cancelled'] }, nowMs)).catch(() => {});
+    this.#labels.stopped(name);
   }
 
   async #judgeAll(nowMs: number): Promise<void> {
