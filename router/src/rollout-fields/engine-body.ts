@@ -26,6 +26,8 @@ const OWN = [
   'prompt_cache_isolation_key',
 ];
 
+const EMPTY = Buffer.from('{}');
+
 const needsIds = ({ rawOutput, returnTokenIds, hasContent, matrix, echo }: RolloutFields): boolean =>
   rawOutput || returnTokenIds || hasContent || matrix !== null || echo !== null;
 
@@ -79,7 +81,8 @@ export function engineBody(
     members['stream'] = 'false';
     removed.push('stream_options');
   } else if (isStream && (perfMetrics || hasUsageInLast)) {
-    members['stream_options'] = '{"include_usage":true}';
+    const own = Json.object(body)?.get('stream_options')?.raw() ?? EMPTY;
+    members['stream_options'] = String(withMembers(own, { include_usage: 'true' }) ?? '{"include_usage":true}');
   }
   // SGLang returns logprobs of a prompt with at least one alternative only.
   if (echo !== null && !isChat) Object.assign(members, { echo: 'true', logprobs: String(Math.max(1, topLogprobs)) });
