@@ -52,10 +52,13 @@ export const rolloutFields: PluginDefinition<Options> = {
   options,
   create(own, { config, fleet }) {
     const loaded = new Map<string, Promise<LayerFacts | null>>();
-    const load = (path: string): Promise<LayerFacts | null> => {
-      const known = loaded.get(path) ?? loadLayers(path);
-      loaded.set(path, known);
-      return known;
+    const load = async (path: string): Promise<LayerFacts | null> => {
+      const loading = loaded.get(path) ?? loadLayers(path);
+      loaded.set(path, loading);
+      const facts = await loading;
+      // The file may come later, as that of a model that is still being downloaded.
+      if (facts === null) loaded.delete(path);
+      return facts;
     };
     const { tokenizerPath } = config;
     const layersOf = async (worker: Worker, model: string): Promise<LayerFacts | null> => {

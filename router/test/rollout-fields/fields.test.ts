@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { decode } from '../../../simulator/src/tokens/tokenizer.ts';
-import { KINDS, matrixOf, startFields } from './scene.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { KINDS, MOE, matrixOf, startFields } from './scene.ts';
 
 const prompt = [10, 20, 30];
 const messages = [{ role: 'user', content: 'What is the name of the moon?' }];
@@ -262,4 +265,21 @@ test('without facts of the layers a matrix is refused', async (t) => {
   });
   assert.equal(status, 400);
   assert.match(text, /modelConfig/);
+});
+
+test('a config.json that comes after the first request is read', async (t) => {
+  const modelConfig = join(temporaryFolder(t), 'config.json');
+  const { post } = await startFields(t, 'vllm', { options: { moeLayers: undefined, layers: undefined, modelConfig } });
+  const ask = () => post('/v1/completions', { prompt, ...base, logprobs: true, include_routing_matrix: true });
+  assert.equal((await ask()).status, 400);
+  const { layers, experts, denseLayers, expertsPerToken } = MOE;
+  const config = {
+    num_hidden_layers: layers,
+    n_routed_experts: experts,
+    first_k_dense_replace: denseLayers,
+    num_experts_per_tok: expertsPerToken,
+  };
+  await writeFile(modelConfig, JSON.stringify(config));
+  const { status, text } = await ask();
+  assert.equal(status, 200, text);
 });
