@@ -68,9 +68,8 @@ async function open(
   }
   if (response.ok) return response;
   const { error } = (await response.json().catch(() => ({}))) as { error?: unknown };
-  const isForbidden = response.status === 401 || response.status === 403;
-  const why = typeof error === 'string' && !isForbidden ? ` ${error}` : '';
-  const keyHint = isForbidden ? ' Give an admin key with --api-key.' : '';
+  const why = typeof error === 'string' ? ` ${error}` : '';
+  const keyHint = response.status === 401 ? ' Give an admin key with --api-key.' : '';
   // A 404 without a text for the user is an engine's: the router passed the request on, and added the id of the request.
   const isPassedOn = response.headers.has('x-request-id');
   const needs = neededFor(json === undefined ? 'GET' : 'POST', path.split('?')[0]!) ?? 'another version';

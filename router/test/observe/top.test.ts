@@ -206,9 +206,12 @@ test('a router that does not respond, that needs a key, or that is another serve
   const gone = await startEngine(t);
   gone.kill();
   const guarded = await startTestRouter(t, { apiKey: ['data'], adminApiKey: ['admin'] });
+  const elsewhere = await startTestRouter(t, { adminPort: 0 });
   for (const [args, words] of [
     [[gone.url], /^turnout: http:\/\/[\d.:]+ does not answer: ECONNREFUSED\n$/],
-    [[guarded.url, '--api-key', 'data'], /answered 403\. Give an admin key with --api-key\.\n$/],
+    [[guarded.url], /answered 401\. A valid API key is required: .* Give an admin key with --api-key\.\n$/],
+    [[guarded.url, '--api-key', 'data'], /answered 403\. .*it requires an admin key \(--admin-api-key\)\.\n$/],
+    [[elsewhere.url], /answered 403\. This endpoint is only served on the admin port \(--admin-port\)\.\n$/],
     [[guarded.url, '--interval', 'x'], /--interval x: a number of seconds, 0\.1 or more/],
   ] as const) {
     const run = turnout(t, ['top', '--once', ...args]);
