@@ -56,7 +56,7 @@ export const alerts: readonly Alert[] = [
     severity: 'warning',
     summary: 'A request has been held for {{ $value | humanizeDuration }} ({{ $labels.reason }})',
     description:
-      'Many clients give up after 300 s. kv_cache_full: --residency-max-wait-secs is above 60 s, and the open sessions need more KV cache than the fleet has, or sessions end without the session end signal. weight_swap: a weight swap does not end. workers_full: all workers are at --worker-max-inflight. GET /requests?phase=held lists the requests.',
+      'Many clients give up after 300 s. kv_cache_full: --residency-max-wait-secs is above 60 s, and the open sessions need more KV cache than the fleet has, or sessions end without the session end signal. weight_swap: a weight swap does not end. workers_full: all workers that may serve the request are at --worker-max-inflight. GET /requests?phase=held lists the requests.',
   },
   {
     alert: 'TurnoutRequestsRefused',
