@@ -9,6 +9,7 @@ import { buffer } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
+import { makeCertificate } from '../harness/certificate.ts';
 import { startTestRouter } from '../harness/router.ts';
 import { turnout } from './turnout.ts';
 
@@ -95,6 +96,31 @@ test('doctor finds a router that is to be its own worker', async (t) => {
   const router = await startTestRouter(t, {});
   const { code, output } = await doctor(t, '--worker-urls', router.url);
   assert.match(output, /PROBLEM {2}this is a turnout router, not an engine/);
+  assert.equal(code, 1);
+});
+
+test('doctor notes the ports of a router that runs, and finds those of another program', async (t) => {
+  const engine = await simEngine(t);
+  const certificate = makeCertificate(t, 'elsewhere');
+  if (certificate === null) return;
+  const { certPath: tlsCertPath, keyPath: tlsKeyPath } = certificate;
+  const open = await startTestRouter(t, { adminPort: 0 });
+  const guarded = await startTestRouter(t, { apiKey: ['key'], tlsCertPath, tlsKeyPath });
+  const portOf = (url: string | null): string => new URL(url!).port;
+  for (const [router, admin] of [
+    [open, ['--admin-port', portOf(open.adminUrl)]],
+    [guarded, []],
+  ] as const) {
+    const ports = ['--port', portOf(router.url), '--prometheus-port', portOf(router.metricsUrl), ...admin];
+    const { code, output } = await doctor(t, ...ports, '--worker-urls', engine.url);
+    const notes = [
+      ...output.matchAll(/note {5}(--[a-z-]+) \d+ on 127\.0\.0\.1 is in use: a turnout router runs there/g),
+    ];
+    assert.equal(notes.length, ports.length / 2, output);
+    assert.equal(code, 0, output);
+  }
+  const { code, output } = await doctor(t, '--port', portOf(engine.url));
+  assert.match(output, /PROBLEM {2}--port \d+ on 127\.0\.0\.1 can't be listened on \(EADDRINUSE\)/);
   assert.equal(code, 1);
 });
 

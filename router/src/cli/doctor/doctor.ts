@@ -2,10 +2,10 @@ import { namedWorkers } from '../../config/named-workers.ts';
 import type { Config } from '../../config/options.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
 import { loadTokenizer } from '../../recorder/thread/tokens/load-tokenizer.ts';
+import { checkPort } from './check-port.ts';
 import { type Encode, checkWorker } from './check-worker.ts';
 import { checkTinker } from './check-tinker.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
-import { createServer } from 'node:net';
 import { ConfigError } from '../../config/load.ts';
 import { openFileLimit } from '../../wire/open-files.ts';
 import { checkStart } from '../check-start.ts';
@@ -93,13 +93,14 @@ const FEW_FILES = 8_192;
 /** Checks Node.js, ports, limits, and every file that a start reads. */
 async function checkMachine(config: Config): Promise<Finding[]> {
   const files = openFileLimit();
+  const { host, port, adminHost, adminPort, prometheusHost, prometheusPort, reusePort } = config;
   return [
     ok(`Node.js ${process.versions.node}`),
-    await checkPort(config.host, config.port, '--port', config.reusePort),
-    await checkPort(config.prometheusHost, config.prometheusPort, '--prometheus-port', config.reusePort),
-    ...(config.adminPort === undefined
+    await checkPort({ flag: '--port', host, port, reusePort }),
+    await checkPort({ flag: '--prometheus-port', host: prometheusHost, port: prometheusPort, reusePort }),
+    ...(adminPort === undefined
       ? []
-      : [await checkPort(config.adminHost, config.adminPort, '--admin-port', config.reusePort)]),
+      : [await checkPort({ flag: '--admin-port', host: adminHost, port: adminPort, reusePort })]),
     files < FEW_FILES
       ? note(
           `open files: ${files} at most, which is about ${Math.floor(files / 2)} requests in flight; raise it with ulimit -n`,
@@ -124,19 +125,6 @@ async function checkConfiguration(config: Config): Promise<Finding> {
 
 function asConfigError(error: unknown): never {
   throw new ConfigError((error as Error).message);
-}
-
-function checkPort(host: string, port: number, flag: string, reusePort: boolean): Promise<Finding> {
-  if (port === 0) return Promise.resolve(ok(`${flag} 0: any free port`));
-  return new Promise((resolve) => {
-    const server = createServer();
-    server.once('error', ({ code }: NodeJS.ErrnoException) =>
-      resolve(problem(`${flag} ${port} on ${host} can't be listened on (${code}): choose another`)),
-    );
-    server.listen({ port, host, reusePort }, () =>
-      server.close(() => resolve(ok(`${flag} ${port} on ${host} is free`))),
-    );
-  });
 }
 
 const PATIENCE_MS = 15_000;
