@@ -27,7 +27,7 @@ export const endpoints: readonly Endpoint[] = [
       'GET /health': 'Whether the router is up.',
       'GET /liveness': 'Whether the router is up, for probes.',
       'GET /readiness':
-        '200 while a worker is healthy, the router does not drain, and the recorder thread works if requests fail without it.',
+        '200 while a worker passes its health checks (of pairs one of each role), the router does not drain, and the recorder thread works if requests fail without it. Workers count that get no requests for another reason (drained, breaker open, weights not known): turnout_workers{eligible="true"} does not count them.',
       'GET /dashboard': 'The dashboard. What it shows needs an admin key.',
       'GET /dashboard/assets/{file}': 'Scripts and styles of the dashboard.',
     },
