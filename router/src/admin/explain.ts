@@ -117,7 +117,7 @@ function storyOf(row: ExchangeRow): string[] {
       ? []
       : [`It was held for ${secs(row.held_ms)}: it waited for ${heldForText(row.held_for)}.`]),
     ...failuresOf(row.failures),
-    ...(worker === null || row.reason === null ? [] : [choiceOf(worker, row.reason, row.from, row.policy)]),
+    ...(worker === null || row.reason === null ? [] : [choiceOf(worker, row.reason, row.from, row)]),
     ...endOf(row),
     ...(error === null ? [] : [`The router's error is ${error}: ${detail}`]),
   ];
@@ -136,7 +136,9 @@ function storyInFlight(x: Exchange, row: ReturnType<typeof requestInFlight>): st
   };
   return [
     ...failuresOf(x.allFailures.map((failed) => ({ worker: failed.worker.url, failure: failed.failure }))),
-    ...(worker === null || x.waiting !== null ? [] : [choiceOf(worker, reasonText(x), x.move?.from ?? null, null)]),
+    ...(worker === null || x.waiting !== null
+      ? []
+      : [choiceOf(worker, reasonText(x), x.move?.from ?? null, { policy: null, session: row.session })]),
     now[row.phase],
   ];
 }
@@ -145,7 +147,12 @@ const failuresOf = (failures: ExchangeRow['failures']): string[] =>
   failures.map(({ worker, failure }, i) => `Attempt ${i + 1} failed at ${worker}: ${failureTexts[failure]}.`);
 
 /** @param reason as `reasonText` */
-function choiceOf(worker: string, reason: string, from: string | null, policy: string | null): string {
+function choiceOf(
+  worker: string,
+  reason: string,
+  from: string | null,
+  { policy, session }: Pick<ExchangeRow, 'policy' | 'session'>,
+): string {
   const chose = `${policy === null ? 'the policy' : policy} chose ${worker}`;
   if (reason === 'home') return `It stayed at ${worker}, where the session was.`;
   if (reason === 'new') return `It is the first request of its session: ${chose}.`;
@@ -154,7 +161,7 @@ function choiceOf(worker: string, reason: string, from: string | null, policy: s
   if (reason.startsWith('moved: ')) {
     return `Its session moved from ${from} to ${worker}. The reason: ${reason.slice('moved: '.length)}.`;
   }
-  return `It has no session: ${chose}.`;
+  return session === null ? `It has no session: ${chose}.` : `It was placed without its session key: ${chose}.`;
 }
 
 function endOf({ outcome, status, ms, first_byte_ms: firstByteMs, response_bytes: bytes }: ExchangeRow): string[] {

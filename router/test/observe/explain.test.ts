@@ -82,6 +82,16 @@ test('a session: where each turn went, between whom, what moved it', async (t) =
   equal(one.output().includes('s1/1'), false);
 });
 
+test('a session under a policy that uses no keys: its requests were placed without the key', async (t) => {
+  const { router, turn, explain } = await startExplained(t, { policy: 'least_inflight' });
+  await turn('s1', 's1/1');
+  await send(t, router.url, post('/v1/completions', { prompt: 'p' }, ['x-request-id: alone']));
+  await untilIdle(router);
+  const storyOf = async (id: string): Promise<string> => (await explain(id)).exchanges[0]!.story[0]!;
+  match(await storyOf('s1'), /^It was placed without its session key: least_inflight chose http/);
+  match(await storyOf('alone'), /^It has no session: least_inflight chose http/);
+});
+
 test('sessions of any name, from a header or the body', async (t) => {
   const { router, turn } = await startExplained(t);
   const names = ['a//b', '../x', 'a b', 'ü', '%2F', '..', 'a/./b', 'a+b&id=c', "it's"];
