@@ -53,7 +53,7 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
   const loaded = await startPlugins(given, { ...parts, dispatch, builtIns });
   closers.add(() => loaded.close());
   // The names of deployments come on all paths.
-  const scope = swaps !== null && config.fireworksNames === 'inference' ? 'all' : config.fireworksNames;
+  const scope = config.fireworksNames ?? (swaps === null ? 'inference' : 'all');
   const hasRolloutFields = loaded.plugins.some(({ name }) => name === 'rollout-fields');
   const fireworks =
     scope === 'off'

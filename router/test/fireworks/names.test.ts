@@ -109,6 +109,19 @@ test('with all, names are understood on every path of the OpenAI API', async (t)
   equal((await pass(client, engine, '/v1/completions', '{"model":"lora"}')).body, '{"model":"lora"}');
 });
 
+test('with weight swaps names are understood on every path, unless the option says otherwise', async (t) => {
+  const body = `{"model":"${MODEL}"}`;
+  for (const [fireworksNames, got] of [
+    [undefined, '{"model":"served"}'],
+    ['inference', body],
+  ] as const) {
+    const engine = await engineWith(t, ['served']);
+    const deployments = [{ deployment: DEPLOYMENT, model: MODEL, snapshots: '/snapshots/{identity}' }];
+    const client = await startNames(t, [engine], { deployments, fireworksNames });
+    equal((await pass(client, engine, '/v1/completions', body)).body, got);
+  }
+});
+
 test('with off, nothing is understood', async (t) => {
   const engine = await engineWith(t, ['served']);
   const client = await startNames(t, [engine], { fireworksNames: 'off' });

@@ -189,7 +189,7 @@ class RouterOptions(TypedDict, total=False):
     """Read each event stream at most this often after its first events: less CPU per token, more latency. 0: immediately. auto: immediately while the event loop is less than half busy; above, up to 20 ms apart, and streams that send less often immediately. Default: auto."""
 
     fireworks_names: Literal["off", "inference", "all"]
-    """Where paths and names of Fireworks are understood: inference (/inference/v1/completions and /inference/v1/chat/completions are sent to /v1/…, and accounts/… in their model becomes the name of the engine), all (accounts/… in the model of every /v1 request too) or off. Default: inference."""
+    """Where paths and names of Fireworks are understood: inference (/inference/v1/completions and /inference/v1/chat/completions are sent to /v1/…, and accounts/… in their model becomes the name of the engine), all (accounts/… in the model of every /v1 request too) or off. Default: all with weight swaps, else inference."""
 
     broadcast_paths: Sequence[str]
     """Additional control paths that go to every worker and need the admin key; a * at the end matches anything."""

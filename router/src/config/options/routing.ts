@@ -192,8 +192,8 @@ export const routingOptions = {
 
   fireworksNames: option(
     '<where>',
-    z.enum(fireworksNames).default('inference'),
-    'Where paths and names of Fireworks are understood: inference (/inference/v1/completions and /inference/v1/chat/completions are sent to /v1/…, and accounts/… in their model becomes the name of the engine), all (accounts/… in the model of every /v1 request too) or off.',
+    z.enum(fireworksNames).optional(),
+    'Where paths and names of Fireworks are understood: inference (/inference/v1/completions and /inference/v1/chat/completions are sent to /v1/…, and accounts/… in their model becomes the name of the engine), all (accounts/… in the model of every /v1 request too) or off. Default: all with weight swaps, else inference.',
     { needsRestart: true },
   ),
 
