@@ -134,6 +134,24 @@ test('https workers with --ca-cert-path: large bodies both ways, connection used
   equal(engine.connections.length, 1);
 });
 
+test('reload: new connections to https workers use the new files, also if none were set', async (t) => {
+  const certificate = makeCertificate(t, 'engine');
+  if (certificate === null) return;
+  const { cert, key, certPath, keyPath } = certificate;
+  const shown: string[] = [];
+  const engine = await startEngine(t, {
+    tls: { cert, key, ca: cert, requestCert: true, rejectUnauthorized: true },
+    onConnection: ({ socket }) => shown.push(commonName(socket)),
+    onRequest: (asked) => asked.answer('{}'),
+  });
+  const router = await startTestRouter(t, { workerUrls: [engine.url] });
+  equal((await send(t, router.url, HELLO)).status, 503);
+  const files = { caCertPath: certPath, clientCertPath: certPath, clientKeyPath: keyPath };
+  await router.reload(() => ({ ...router.config, ...files }));
+  equal((await send(t, router.url, HELLO)).status, 200);
+  equal(shown.at(-1), 'engine');
+});
+
 test('an https worker that the router has no reason to trust is not talked to', async (t) => {
   const certificate = makeCertificate(t, 'stranger');
   if (certificate === null) return;

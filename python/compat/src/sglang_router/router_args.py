@@ -352,7 +352,7 @@ class RouterArgs(PeerArgs):
     )
     client_cert_path: Optional[str] = field(
         default=None,
-        metadata={"flag": "client-cert-path", "help": "Client certificate (PEM) for https workers."},
+        metadata={"flag": "client-cert-path", "help": "Client certificate (PEM) for https workers; read again on SIGHUP."},
     )
     client_key_path: Optional[str] = field(
         default=None,

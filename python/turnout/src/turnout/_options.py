@@ -390,13 +390,13 @@ class RouterOptions(TypedDict, total=False):
     """Private key (PEM) of --tls-cert-path."""
 
     ca_cert_path: str
-    """Certificate authorities (PEM) to trust for https workers."""
+    """Certificate authorities (PEM) to trust for https workers; read again on SIGHUP."""
 
     tls_client_ca_path: str
     """Certificate authorities (PEM) for client certificates: clients must present one."""
 
     client_cert_path: str
-    """Client certificate (PEM) for https workers."""
+    """Client certificate (PEM) for https workers; read again on SIGHUP."""
 
     client_key_path: str
     """Private key (PEM) of --client-cert-path."""

@@ -81,9 +81,7 @@ export const securityOptions = {
     needsRestart: 'when set or unset',
   }),
   tlsKeyPath: tls('<file>', file, 'Private key (PEM) of --tls-cert-path.', { needsRestart: 'when set or unset' }),
-  caCertPath: tls('<file>', file, 'Certificate authorities (PEM) to trust for https workers.', {
-    needsRestart: true,
-  }),
+  caCertPath: tls('<file>', file, 'Certificate authorities (PEM) to trust for https workers; read again on SIGHUP.'),
 
   tlsClientCaPath: tls(
     '<file>',
@@ -93,6 +91,6 @@ export const securityOptions = {
       needsRestart: 'when set or unset',
     },
   ),
-  clientCertPath: tls('<file>', file, 'Client certificate (PEM) for https workers.', { needsRestart: true }),
-  clientKeyPath: tls('<file>', file, 'Private key (PEM) of --client-cert-path.', { needsRestart: true }),
+  clientCertPath: tls('<file>', file, 'Client certificate (PEM) for https workers; read again on SIGHUP.'),
+  clientKeyPath: tls('<file>', file, 'Private key (PEM) of --client-cert-path.'),
 } as const;
