@@ -138,7 +138,7 @@ test('reload: new connections to https workers use the new files, also if none w
   const certificate = makeCertificate(t, 'engine');
   if (certificate === null) return;
   const { cert, key, certPath, keyPath } = certificate;
-  const shown: string[] = [];
+  const shown: (string | undefined)[] = [];
   const engine = await startEngine(t, {
     tls: { cert, key, ca: cert, requestCert: true, rejectUnauthorized: true },
     onConnection: ({ socket }) => shown.push(commonName(socket)),
