@@ -1,3 +1,4 @@
+import type { BuiltInPlugin } from '../config/options/plugins.ts';
 import { ControlPaths } from '../engines/controls.ts';
 import { maxRetries } from '../forward/forward-options.ts';
 import type { Plugin } from '../plugin.ts';
@@ -42,7 +43,7 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
   const own: { isOwn: (path: string) => boolean } = { isOwn: () => false };
   const rl = rlControl({ fleet, dispatch, paths: new ControlPaths(config), own });
   const given = [rl, ...(swaps?.plugins ?? []), ...plugins, ...(tinker?.plugins ?? []), ...(recorder?.plugins ?? [])];
-  const builtIns: BuiltIns = {
+  const builtIns: BuiltIns<BuiltInPlugin> = {
     ...recorderPlugins(recorder, {
       inFlight: () => inFlight,
       isDraining: () => parts.ports.data.isDraining,

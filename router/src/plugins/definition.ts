@@ -47,4 +47,4 @@ export interface PluginDefinition<Options = unknown> {
 }
 
 /** Built-in plugins, by name. They are imported when `--plugin` names them. */
-export type BuiltIns = Readonly<Record<string, () => Promise<PluginDefinition>>>;
+export type BuiltIns<Name extends string = string> = Readonly<Record<Name, () => Promise<PluginDefinition>>>;

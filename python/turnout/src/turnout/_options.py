@@ -144,7 +144,7 @@ class RouterOptions(TypedDict, total=False):
     """power_of_two: how often each engine is asked for its number of requests, which includes those of other routers. 0: only the requests of this router count. Default: 0."""
 
     session_ttl_secs: float
-    """sticky_least_loaded: a session without a request for this long has ended. Default: 7200."""
+    """A session without a request for this long has ended: for sticky_least_loaded, in GET /sessions, and for --max-weight-staleness. Default: 7200."""
 
     assignment_mode: Literal["random", "min_load", "min_group"]
     """manual: how a new key gets its worker: random, min_load (fewest requests in flight) or min_group (fewest keys). Default: random."""
@@ -318,7 +318,7 @@ class RouterOptions(TypedDict, total=False):
     """Maximum pause within a response. 0: no limit. Default: 0."""
 
     plugin: Sequence[str]
-    """Plugins to load: the name of a built-in one (radix-tree, chat-sessions), the path of a module (./mine.ts) or an npm package. Options follow a colon: ./mine.ts:{"limit":8}."""
+    """Plugins to load: the name of a built-in one (radix-tree, chat-sessions, feed, rollout-fields), the path of a module (./mine.ts) or an npm package. Options follow a colon: ./mine.ts:{"limit":8}."""
 
     plugin_timeout_ms: int
     """Timeout of each plugin phase of a request; after it the request fails with 500 and the name of the plugin. Default: 5000."""
@@ -429,7 +429,7 @@ class RouterOptions(TypedDict, total=False):
     """Capture plain /v1/chat/completions requests that carry a session key as chat sessions with exact tokens. Loads the plugin chat-sessions; needs --tokenizer-path."""
 
     capture_bodies: bool
-    """Also store the requests and responses of captured turns. turnout replay needs them."""
+    """Also store the requests and responses of captured calls that are not chats, for turnout replay. Those of chats are always stored."""
 
     capture_required: bool
     """Refuse requests that should be captured (503) while turns cannot be stored. Off: such turns are dropped and counted."""

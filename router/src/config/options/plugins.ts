@@ -4,11 +4,15 @@ import { count, inGroup } from './option.ts';
 
 const option = inGroup('Plugins');
 
+/** Their modules are in `assembly/extensions.ts`; the compiler checks that the two agree. */
+export const builtInPlugins = ['radix-tree', 'chat-sessions', 'feed', 'rollout-fields'] as const;
+export type BuiltInPlugin = (typeof builtInPlugins)[number];
+
 export const pluginsOptions = {
   plugin: option(
     '<plugins...>',
     z.array(z.string().min(1)).default([]),
-    'Plugins to load: the name of a built-in one (radix-tree, chat-sessions), the path of a module (./mine.ts) or an npm package. Options follow a colon: ./mine.ts:{"limit":8}.',
+    `Plugins to load: the name of a built-in one (${builtInPlugins.join(', ')}), the path of a module (./mine.ts) or an npm package. Options follow a colon: ./mine.ts:{"limit":8}.`,
     { split: splitPlugins, needsRestart: true, isCommon: true },
   ),
   pluginTimeoutMs: option(

@@ -107,7 +107,7 @@ export const routingOptions = {
   sessionTtlSecs: option(
     '<secs>',
     secs.min(1).default(7_200),
-    'sticky_least_loaded: a session without a request for this long has ended.',
+    'A session without a request for this long has ended: for sticky_least_loaded, in GET /sessions, and for --max-weight-staleness.',
   ),
   assignmentMode: option(
     '<mode>',

@@ -65,7 +65,7 @@ export const trajectoriesOptions = {
   captureBodies: option(
     '',
     flag,
-    'Also store the requests and responses of captured turns. turnout replay needs them.',
+    'Also store the requests and responses of captured calls that are not chats, for turnout replay. Those of chats are always stored.',
     { needsRestart: true },
   ),
   captureRequired: option(

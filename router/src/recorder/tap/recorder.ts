@@ -1,5 +1,6 @@
 import type { BuiltIns } from '../../plugins/definition.ts';
 import type { Config } from '../../config/options.ts';
+import type { BuiltInPlugin } from '../../config/options/plugins.ts';
 import { cameWithin } from '../../kit/came-within.ts';
 import { RouterError } from '../../kit/errors.ts';
 import type { Exchange } from '../../exchange.ts';
@@ -312,7 +313,7 @@ function endIn(x: Exchange, sessionHeaders: readonly string[]): SessionEnd | nul
 export const recorderPlugins = (
   recorder: Recorder | null,
   requests: Pick<GateParts, 'inFlight' | 'isDraining' | 'endSession'>,
-): BuiltIns => ({
+): BuiltIns<Exclude<BuiltInPlugin, 'rollout-fields'>> => ({
   feed: async () => (await import('./feed/index.ts')).feed(recorder, requests),
   'chat-sessions': async () => (await import('./chat-sessions/index.ts')).chatSessions(recorder),
   'radix-tree': async () => (await import('./radix-tree/index.ts')).radixTree(recorder),
