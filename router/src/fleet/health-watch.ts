@@ -58,6 +58,7 @@ const LASTING_CHECKS = 3;
 export type HealthEvent =
   | 'identified'
   | 'quarantined'
+  | 'quarantined_by_request'
   | 'readmitted'
   | 'restarted'
   | 'held_back'
@@ -166,7 +167,7 @@ export class HealthWatch {
     for (const worker of this.#workers) {
       if (isQuarantined(worker)) continue;
       this.#parts.fleet.setReason(worker, 'unhealthy', true);
-      this.#parts.onEvent('quarantined', worker, 'by request (POST /workers/{id}/quarantine)', 0);
+      this.#parts.onEvent('quarantined_by_request', worker, 'POST /workers/{id}/quarantine');
     }
     if (!this.#isAsking) this.checkIn(0);
   }
@@ -291,7 +292,12 @@ export class HealthWatch {
     // Not awaited: a list that comes slowly keeps no worker from requests that need no list.
     const unread = [...this.#workers].filter((worker) => !models.isRead(worker));
     const listed = unread.length > 0 ? models.read(unread) : null;
-    if ([...this.#workers].some(isQuarantined) && this.#successes < options.successThreshold) return;
+    const { successThreshold } = options;
+    if ([...this.#workers].some(isQuarantined) && this.#successes < successThreshold) {
+      const problem = `${this.#successes} of ${successThreshold} good checks (--health-success-threshold)`;
+      for (const worker of this.#workers) worker.problem = problem;
+      return;
+    }
     let isReturning = this.#isSuspect;
     for (const worker of this.#workers) {
       worker.isProven = true;

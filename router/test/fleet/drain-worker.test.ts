@@ -4,6 +4,7 @@ import { metric } from '../admission/metric.ts';
 import { connectClient } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
 import { post, startFleetScene } from '../harness/fleet.ts';
+import { recordedLog } from '../harness/log-lines.ts';
 import { startTestRouter } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 
@@ -51,18 +52,18 @@ test('the requests at a drained worker finish', async (t) => {
 });
 
 test('a quarantined worker gets requests again once it has passed its checks', async (t) => {
-  const { router, whoGets } = await startFleetScene(t, 2, {
-    disableHealthCheck: false,
-    healthCheckIntervalSecs: 60,
-    healthSuccessThreshold: 2,
-    policy: 'round_robin',
-  });
+  const { log, lines } = recordedLog();
+  const options = { disableHealthCheck: false, healthCheckIntervalSecs: 60, healthSuccessThreshold: 2 };
+  const { router, whoGets } = await startFleetScene(t, 2, { ...options, policy: 'round_robin' }, { log });
   await until('both serve', () => router.fleet.eligible.length === 2);
   const [first] = router.fleet.workers;
   equal((await steer(router.url, `/workers/${first!.id}/quarantine`, {})).status, 200);
   deepEqual(first!.reasonNames(), ['unhealthy']);
   deepEqual(new Set(await whoGets([ask, ask, ask])), new Set([1]));
+  await until('it has passed one check', () => first!.problem === '1 of 2 good checks (--health-success-threshold)');
   await until('it is proven healthy', () => router.fleet.eligible.length === 2);
+  const warned = lines.flatMap(({ level, msg, worker }) => (level === 40 ? [[msg, worker]] : []));
+  deepEqual(warned, [['worker quarantined by request', first!.url]]);
 });
 
 test('without health checks a quarantine would have no end: it is refused', async (t) => {
