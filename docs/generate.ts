@@ -159,6 +159,10 @@ Generated from \`router/src/kit/errors.ts\`. Errors that the router gives reques
 error format of the API that was called (OpenAI, SGLang, Anthropic for \`/v1/messages\`). A malformed request gets the status that fits best
 (400, 408, 414, 417, 431, 501, 505). An engine's own errors pass unchanged.
 
+The router's own [endpoints](endpoints.md) answer \`{"error": TEXT, "code": CODE}\` with these codes. The worker API (\`/workers\` and the paths below
+it) has the codes of the routers that it is compatible with: \`BAD_REQUEST\`, \`WORKER_NOT_FOUND\`, with \`--worker-api vllm\` also
+\`ADD_WORKER_FAILED\`. \`/v1/rl\`, the hot-load API and the Tinker API have the errors of their own APIs.
+
 ${table(['code', 'status', 'retry', 'meaning', 'what to do'], rows)}
 `;
 }

@@ -76,7 +76,7 @@ function addTap(app: Hono, rows: ExchangeRows): void {
     const { rowFilter, rowQuery } = await import('../observe/row-filter.ts');
     const { Tap } = await import('../observe/tap.ts');
     const { data, problem } = checkInput(rowQuery, c.req.query());
-    if (problem !== null) return c.json({ error: `In the query: ${problem}`, code: 'BAD_REQUEST' }, 400);
+    if (problem !== null) return c.json({ error: `In the query: ${problem}`, code: 'bad_request' }, 400);
     return new Response(new ReadableStream(new Tap(rows, rowFilter(data)), { highWaterMark: 0 }), {
       headers: TAP_HEADERS,
     });
@@ -99,7 +99,7 @@ export function addWaitIdle(app: Hono, fleet: Fleet): void {
   };
   app.post('/fleet/wait_idle', async (c) => {
     const asked = checkJson(question, await c.req.text());
-    if (asked.problem !== null) return c.json({ error: asked.problem, code: 'BAD_REQUEST' }, 400);
+    if (asked.problem !== null) return c.json({ error: asked.problem, code: 'bad_request' }, 400);
     const { exchange } = c.env as { exchange?: Exchange };
     const endMs = performance.now() + asked.data.timeout_secs * 1000;
     let isTimeUp = asked.data.timeout_secs === 0;

@@ -39,7 +39,7 @@ export function addOverviewRoutes(app: Hono, context: OverviewContext): void {
 }
 
 const refuse = (c: Context, problem: string): Response =>
-  c.json({ error: `In the query: ${problem}`, code: 'BAD_REQUEST' }, 400);
+  c.json({ error: `In the query: ${problem}`, code: 'bad_request' }, 400);
 
 export function listRequests(context: OverviewContext, wish: z.output<typeof requestsQuery>) {
   const nowMs = performance.now();

@@ -182,18 +182,18 @@ export function addPolicyRoutes(app: Hono, policies: PolicyControl): void {
   app.get('/policies', (c) => c.json({ policies: policies.list() }));
   app.put('/policies', async (c) => {
     const body = checkJson(newPolicy, await c.req.text());
-    if (body.problem !== null) return c.json({ error: body.problem, code: 'BAD_REQUEST' }, 400);
+    if (body.problem !== null) return c.json({ error: body.problem, code: 'bad_request' }, 400);
     try {
       await policies.set(body.data.model, body.data.policy);
     } catch (error) {
-      return c.json({ error: (error as Error).message, code: 'BAD_REQUEST' }, 400);
+      return c.json({ error: (error as Error).message, code: 'bad_request' }, 400);
     }
     return c.json({ policies: policies.list() });
   });
   app.delete('/policies', (c) => {
     const model = c.req.query('model') ?? '';
-    if (model === '') return c.json({ error: 'Say which: ?model=NAME', code: 'BAD_REQUEST' }, 400);
+    if (model === '') return c.json({ error: 'Say which: ?model=NAME', code: 'bad_request' }, 400);
     if (policies.unset(model)) return c.json({ policies: policies.list() });
-    return c.json({ error: `Model "${model}" has no policy of its own`, code: 'NOT_FOUND' }, 404);
+    return c.json({ error: `Model "${model}" has no policy of its own`, code: 'not_found' }, 404);
   });
 }

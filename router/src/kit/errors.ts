@@ -39,6 +39,12 @@ export const errorTable = {
     meaning: 'A plugin refused the request.',
     advice: "See the message, which is the plugin's.",
   },
+  not_found: {
+    status: 404,
+    meaning:
+      'GET /explain: no session or request with this id is known. DELETE /policies: the model has no policy of its own.',
+    advice: 'Check the name; the message says how far back requests are kept.',
+  },
   model_not_found: {
     status: 404,
     meaning: 'No worker serves the model that the request names.',

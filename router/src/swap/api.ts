@@ -34,18 +34,18 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
     const found = name === undefined ? undefined : all.find((each) => each.name === name);
     const names = all.flatMap((each) => each.name ?? []).join(', ');
     const say = names === '' ? 'leave it out: --swap-snapshots has one for all workers' : `specify one of ${names}`;
-    return found ?? problem(c, 400, `deployment: ${say}`);
+    return found ?? problem(c, `deployment: ${say}`);
   };
 
   app.post('/swap', async (c) => {
     const body = checkJson(wanted, await c.req.text());
-    if (body.problem !== null) return problem(c, 400, body.problem);
+    if (body.problem !== null) return problem(c, body.problem);
     const deployment = named(c, body.data.deployment);
     if (deployment instanceof Response) return deployment;
     const { identity, path, transition = deployment.transition, reset_prompt_cache: reset } = body.data;
     if (!IDENTITY.test(identity)) {
       const message = 'The identity of a snapshot has only the characters A-Z a-z 0-9 . _ - and is not . or ..';
-      return refused(c, new RouterError('bad_request', message));
+      return problem(c, message);
     }
     deployment.set.signal({ identity, path, transition, reset, mover: 'router' });
     const { running, waiting } = deployment.set;
@@ -57,7 +57,7 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
 
   app.post('/swap/begin', async (c) => {
     const body = checkJson(begun, await c.req.text());
-    if (body.problem !== null) return problem(c, 400, body.problem);
+    if (body.problem !== null) return problem(c, body.problem);
     const deployment = named(c, body.data.deployment);
     if (deployment instanceof Response) return deployment;
     const { identity, transition = deployment.transition } = body.data;
@@ -67,7 +67,7 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
 
   app.post('/swap/end', async (c) => {
     const body = checkJson(ended, await c.req.text());
-    if (body.problem !== null) return problem(c, 400, body.problem);
+    if (body.problem !== null) return problem(c, body.problem);
     const deployment = named(c, body.data.deployment);
     if (deployment instanceof Response) return deployment;
     const set = deployment.set;
@@ -123,8 +123,7 @@ function reported(c: Context, identity: string, engines: RouterError | readonly 
   return c.json({ identity, engines: list, ok, failed }, failed === 0 ? 200 : ok > 0 ? 207 : 502);
 }
 
-const problem = (c: Context, status: 400 | 409, error: string): Response =>
-  c.json({ error, code: 'BAD_REQUEST' }, status);
+const problem = (c: Context, message: string): Response => refused(c, new RouterError('bad_request', message));
 
 const refused = (c: Context, { status, message, code }: RouterError): Response =>
   c.json({ error: message, code }, status as 400 | 409, { 'x-turnout-error': code });

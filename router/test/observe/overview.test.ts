@@ -99,7 +99,7 @@ test('GET /requests: each request under way with its session, worker and phase',
     ['/tap?bogus=1', 'In the query: The input has no member \\"bogus\\"'],
   ] as const) {
     const { status, text } = await send(t, router.url, request('GET', target));
-    deepEqual([status, text], [400, `{"error":"${words}","code":"BAD_REQUEST"}`]);
+    deepEqual([status, text], [400, `{"error":"${words}","code":"bad_request"}`]);
   }
   for (const [body, words] of [
     ['{', /^\{"error":"The body is not JSON: /],
