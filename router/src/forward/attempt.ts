@@ -43,7 +43,6 @@ export class Attempt implements UpstreamUser, Source {
   #isStarted = false;
   /** Why its worker was lost before the start; null: it was not. */
   #lost: string | null = null;
-  #isFresh = false;
   #head: ResponseHead | null = null;
   /** The received part of an incomplete head, or of a response that may not begin yet. */
   #partial: Buffer | null = null;
@@ -88,7 +87,6 @@ export class Attempt implements UpstreamUser, Source {
       // No engine got the request.
       return this.#listener.ended(this, { kind: 'failed', failure: 'connect', detail: this.#lost });
     }
-    this.#isFresh = isFresh;
     this.#isStarted = true;
     x.sentMs = performance.now();
     this.#connection = worker.pool.acquire(this, isFresh, this.#context.clock.nowMs);
@@ -125,7 +123,7 @@ export class Attempt implements UpstreamUser, Source {
   workerHung(worker: Worker, proof: string): void {
     if (this.isOver || !this.#isStarted || worker !== this.worker) return;
     if (this.hasAnswer) this.#cut(proof, 'engine_hung');
-    else if (this.#connection.hasRead && !this.#isHeadWhole) this.#fail('cut_head', proof);
+    else if (this.#isInHead) this.#fail('cut_head', proof);
     else if (this.#context.retries.leavesHung(this.x, this.worker)) this.#fail('hung', proof);
   }
 
@@ -133,11 +131,16 @@ export class Attempt implements UpstreamUser, Source {
     if (this.isOver || worker !== this.worker) return;
     if (!this.#isStarted) this.#lost = detail;
     else if (this.hasAnswer) this.#cut(detail);
-    else this.#fail(this.#connection.hasRead && !this.#isHeadWhole ? 'cut_head' : 'reset', detail);
+    else this.#fail(this.#isInHead ? 'cut_head' : 'reset', detail);
   }
 
   onDrain(): void {
     this.#request?.onDrain();
+  }
+
+  /** A part of the head has arrived, so the engine has done the work; interim responses (1xx) do not show that. */
+  get #isInHead(): boolean {
+    return !this.#isHeadWhole && this.#partial !== null && this.#partial.length > 0;
   }
 
   get #isRequestSent(): boolean {
@@ -331,13 +334,8 @@ export class Attempt implements UpstreamUser, Source {
     }
     const detail = error?.code ?? 'closed without an answer';
     if (!connection.isConnected) this.#fail('connect', detail);
-    // Engines close idle connections (uvicorn after 5 s) and may do so while a request is on its way. A server that
-    // closes a connection on its idle timer has not read that request, so sending it again on a fresh connection can't
-    // make it run twice (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1). Only a reused connection without a single
-    // byte of answer qualifies, and only once.
-    else if (connection.uses > 0 && !connection.hasRead && !this.#isFresh && error !== BROKEN)
-      this.#fail('stale', detail);
-    else this.#fail(connection.hasRead && !this.#isHeadWhole ? 'cut_head' : 'reset', detail);
+    else if (connection.isStale && error !== BROKEN) this.#fail('stale', detail);
+    else this.#fail(this.#isInHead ? 'cut_head' : 'reset', detail);
   }
 
   readonly #onSilence = (): void => {

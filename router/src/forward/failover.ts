@@ -25,8 +25,12 @@ export interface NextTry {
 export const mayRunTwice = (x: Exchange): boolean => x.isGeneration || isSafe(x.head.method);
 
 /** The engine may have begun the work: it got the request, or a part of it, and did not respond. */
-export const mayHaveBegun = ({ failure }: FailedAttempt): boolean =>
+const mayHaveBegun = ({ failure }: FailedAttempt): boolean =>
   failure === 'reset' || failure === 'stale' || failure === 'hung';
+
+/** How often an engine may have begun the work. A stale connection and the try on a fresh one that follows it count once. */
+const begunIn = (failures: readonly FailedAttempt[]): number =>
+  failures.filter((each, i) => mayHaveBegun(each) && failures[i - 1]?.failure !== 'stale').length;
 
 export interface FailoverParts {
   readonly options: ForwardOptions;
@@ -61,7 +65,7 @@ export class Failover implements RetryDecisions {
     // A gateway retries by itself.
     if (x.carrier !== null) return null;
     // An idle connection that the engine closed is not a fault of the engine.
-    if (failure === 'stale' && x.body.isWhole && x.failures.filter(mayHaveBegun).length === 1) return 'fresh';
+    if (failure === 'stale' && x.body.isWhole && begunIn(x.failures) === 1) return 'fresh';
     // The engine is healthy and has the KV cache.
     if (failure === 'aborted') return this.#maySendAgain(x, x.failures) ? { tried: [], waitMs: 0 } : null;
     return failure === 'status' || failure === 'hung' ? this.#decided : this.#afterFailure(x, failure);
@@ -94,10 +98,10 @@ export class Failover implements RetryDecisions {
     // After a timeout the engine may still do the work; after a part of a response it has done it; and a response that is not HTTP says
     // nothing about the request.
     if (failure === 'bad_answer' || failure === 'cut_head' || failure === 'first_byte_timeout') return null;
-    // Without a connection no engine got the request, so any request may go to another one.
-    if (failure !== 'connect' && !mayRunTwice(x)) return null;
+    // Any request may go to another engine while none got it. After a stale connection that is likely, but not known.
+    if (!mayRunTwice(x) && x.failures.some((failed) => failed.failure !== 'connect')) return null;
     // Work that an engine may have begun goes to one other engine at most, unless generations are resumed.
-    if (x.failures.filter(mayHaveBegun).length > this.#options.retries.maxBegunRetries) return null;
+    if (begunIn(x.failures) > this.#options.retries.maxBegunRetries) return null;
     return this.#nextTry(x, x.failures, 0);
   }
 
@@ -109,7 +113,7 @@ export class Failover implements RetryDecisions {
   #afterHung(x: Exchange, worker: Worker): NextTry | 'later' | null {
     const failures: FailedAttempt[] = [...x.failures, { worker, failure: 'hung' }];
     const { maxBegunRetries } = this.#options.retries;
-    if (failures.filter(mayHaveBegun).length > maxBegunRetries || !this.#maySendAgain(x, failures)) return null;
+    if (begunIn(failures) > maxBegunRetries || !this.#maySendAgain(x, failures)) return null;
     const next = this.#nextTry(x, failures, 0);
     return next !== null && this.#allowance.spend(this.#parts.clock.nowMs) ? next : 'later';
   }

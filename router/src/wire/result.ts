@@ -6,7 +6,7 @@ import type { ResponseHead } from './response-head.ts';
 export type Failure =
   /** No connection came about: the engine did not get the request. */
   | 'connect'
-  /** A kept-alive connection was closed without a byte of a response: see `Attempt.onGone`. */
+  /** A kept-alive connection broke at once, without a byte of a response: see `UpstreamConnection.isStale`. */
   | 'stale'
   /** The connection broke after the request, or a part of it, was sent. */
   | 'reset'

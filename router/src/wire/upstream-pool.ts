@@ -47,6 +47,11 @@ export interface UpstreamUser {
 /** The router itself breaks a connection: the engine has not closed it, and its response is not complete. */
 export const BROKEN: NodeJS.ErrnoException = Object.assign(new Error('broken by the router'), { code: 'ECONNABORTED' });
 
+/**
+ * The end of a connection that its engine closed while it was idle is seen one round trip after the next request was sent, or one
+ * retransmission later (200 ms at least on Linux). If a connection breaks after this time, its engine may be working on the request.
+ */
+const STALE_MS = 300;
 const READ_BYTES = 65_536;
 /** TCP asks the host of a silent connection for a sign of life after this time. */
 const KEEP_ALIVE_MS = 60_000;
@@ -62,6 +67,8 @@ export class UpstreamConnection implements IndexedSetMember {
   /** Earlier exchanges of the connection. */
   uses = 0;
   idleSinceMs = 0;
+  /** When a reused connection got the present exchange. */
+  reusedMs = 0;
   /** Bytes of the present response have arrived. */
   hasRead = false;
   #error: NodeJS.ErrnoException | null = null;
@@ -112,6 +119,14 @@ export class UpstreamConnection implements IndexedSetMember {
   /** The engine has not closed the connection, as far as is known. */
   get isUsable(): boolean {
     return !this.#isGone && !this.socket.destroyed;
+  }
+
+  /**
+   * Of a connection that breaks now: it was closed while it was idle. Engines do that (uvicorn after 5 s), also while a request is on its way,
+   * and have not read that request: sent again on a fresh connection it can't run twice (RFC 9110 section 9.2.2, RFC 9112 section 9.3.1).
+   */
+  get isStale(): boolean {
+    return this.uses > 0 && !this.hasRead && performance.now() - this.reusedMs < STALE_MS;
   }
 
   /** Written bytes wait to be sent. */
@@ -200,6 +215,7 @@ export class UpstreamPool {
       if (connection.isUsable && nowMs - connection.idleSinceMs < this.#options.idleTimeoutMs) {
         connection.uses++;
         connection.hasRead = false;
+        connection.reusedMs = performance.now();
         connection.user = user;
         return connection;
       }

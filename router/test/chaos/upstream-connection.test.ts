@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
 import { type Engine, type EngineConnection, answer, deadUrl, startEngine } from '../harness/engine.ts';
+import { stoppedClock } from '../harness/fake-time.ts';
 import { startEngines } from '../harness/fleet.ts';
 import { HELLO, startTestRouter } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
@@ -85,6 +86,7 @@ test('F03 accepted and closed at once: tried elsewhere, and counted', async (t) 
 
 for (const how of ['reset', 'end'] as const) {
   test(`F04 a reused idle connection that closes (${how}) under the request: once more on a fresh one`, async (t) => {
+    stoppedClock(t);
     const scene = await startFaultScene(t, [
       (asked) => {
         if (asked.connection.requests.length > 1) asked.connection[how]();

@@ -6,6 +6,7 @@ import { vllm } from '../../src/config/alias/vllm.ts';
 import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { request, send } from '../harness/client.ts';
 import { type EngineRequest, answer, deadUrl, startEngine } from '../harness/engine.ts';
+import { stoppedClock } from '../harness/fake-time.ts';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import { startPairs } from '../pairs/scene.ts';
@@ -145,6 +146,7 @@ test('a truncated response is a failure of its worker, and no success less', asy
 });
 
 test('what the circuit breaker does not count is no outcome: a closed idle connection, a 500 to another path', async (t) => {
+  stoppedClock(t);
   let requests = 0;
   const engine = await startEngine(t, {
     onRequest: (asked) => {

@@ -2,6 +2,7 @@ import { deepEqual, equal, match, notEqual, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { connectClient, request, send } from '../harness/client.ts';
 import { deadUrl } from '../harness/engine.ts';
+import { stoppedClock } from '../harness/fake-time.ts';
 import { post } from '../harness/fleet.ts';
 import { beginsStream, blamed } from '../harness/pair-failures.ts';
 import { chunk } from '../harness/message.ts';
@@ -166,6 +167,7 @@ test('nixl: a prefill engine that dies in its answer: another one', async (t) =>
 });
 
 test('nixl: a kept-alive connection that the decode engine has closed costs no second prefill', async (t) => {
+  stoppedClock(t);
   const { world, router } = await startVllmPairs(t, 'nixl', [1, 1]);
   equal((await send(t, router.url, ask())).status, 200);
   const [connection] = world.decode[0]!.engine.connections;
