@@ -16,8 +16,14 @@ export interface SampleRequestsParts {
   readonly maxOpen: () => number;
   /** What is wrong with the name of a base model; null: nothing. */
   readonly problemOf: (baseModel: string) => Promise<string | null>;
-  /** The served model for an adapter, whose config names this one. */
-  readonly baseModelFor: (name: string) => string;
+  /**
+   * The served model for weights of a model with one of these names. `isAny`: each will do, because all engines get the weights.
+   * @returns `served`: several models are served, and none of them is named
+   */
+  readonly baseModelFor: (
+    names: readonly string[],
+    isAny: boolean,
+  ) => Promise<string | { readonly served: readonly string[] }>;
   /** Finds a sampling session that is not the router's; null: there are no others. */
   readonly learn: ((id: string, x: Exchange) => Promise<Source | Refusal>) | null;
 }
@@ -108,16 +114,22 @@ export class SampleRequests {
     this.#parts.futures.fetched(future);
   }
 
-  /** Where samples of this model, or of these weights, come from. */
-  async sourceOf(baseModel: string, modelPath: string): Promise<Source | Refusal> {
-    const { weights, problemOf } = this.#parts;
+  /**
+   * Where samples of this model, or of these weights, come from.
+   * @param trained the base model of the weights, as the trainer names it; '': it was not asked
+   */
+  async sourceOf(baseModel: string, modelPath: string, trained = ''): Promise<Source | Refusal> {
+    const { weights, problemOf, baseModelFor } = this.#parts;
     if ((baseModel === '') === (modelPath === ''))
       return { status: 400, detail: 'Give one of base_model and model_path.' };
     if (modelPath !== '') {
       const found = await weights.find(modelPath);
       if ('status' in found) return found;
       const { adapter, snapshot } = found;
-      return { baseModel: this.#parts.baseModelFor(found.baseModel), modelPath, adapter, snapshot };
+      const names = [trained, found.baseModel].filter((name) => name !== '');
+      const base = await baseModelFor(names, adapter === null);
+      if (typeof base === 'string') return { baseModel: base, modelPath, adapter, snapshot };
+      return { status: 400, detail: unservedBase(modelPath, names, base.served) };
     }
     const problem = await problemOf(baseModel);
     return problem === null
@@ -143,5 +155,13 @@ export class SampleRequests {
 /** What retrieve_futures asks for: those of a sampling session and of one of the SDK's clones of it. */
 const targetOf = ({ samplingSession, seqId }: Sample, tenant: string): string =>
   samplingSession === '' ? '' : `${tenant} ${samplingSession} ${BigInt(seqId) / 1_000_000_000n}`;
+
+function unservedBase(modelPath: string, names: readonly string[], served: readonly string[]): string {
+  const base = names.length === 0 ? 'its base model, which adapter_config.json does not name' : names.join(' or ');
+  return (
+    `${modelPath}: no engine serves ${base}, and it is not known which of the served models is meant: ${served.join(', ')}. ` +
+    'Set base_model_name_or_path of adapter_config.json to one of these, or start the engines of the base model with its name (--served-model-name).'
+  );
+}
 
 const full = (limit: string): Refusal => ({ status: 429, detail: `The queue is full (${limit}): try again.` });

@@ -157,6 +157,8 @@ export class Sampling {
     x.setState(this.#job, job);
     // The trajectories are those of the client whose key asked.
     x.actFor(job.future.tenant);
+    // Of several models, workers with this one are eligible. Bodies for SGLang name no model.
+    x.model = job.source.baseModel;
     const key = keyOf(job.sample);
     // `SamplingClient.sample()` makes a key for each call, which is never used again.
     if (key !== '') x.key = { kind: 'session', value: key, source: 'header:x-session-id', mayBeSingle: true };

@@ -86,6 +86,7 @@ export function startTinker({
   }));
   const sampling: Sampling = new Sampling({ fleet, dispatch, futures, weights, log, policyFor, options });
   const catalogue = (): Card[] => cardsOf(fleet);
+  const served = (): string[] => catalogue().map(({ model_name }) => model_name);
   const samples: SampleRequests = new SampleRequests({
     sessions,
     futures,
@@ -95,16 +96,16 @@ export function startTinker({
     maxOpen: () => live.current.tinkerMaxSamples,
     problemOf: async (model) => {
       // A router that has just started does not know yet what its engines serve; and some engines list nothing.
-      if (fleet.workers.some(({ models: served }) => (served?.size ?? 0) === 0)) return null;
+      if (fleet.workers.some(({ models: listed }) => (listed?.size ?? 0) === 0)) return null;
       if (!models().isServed(model)) await models().lookAgain();
       if (models().isServed(model)) return null;
-      return `No engine serves ${model}. Served: ${catalogue()
-        .map(({ model_name }) => model_name)
-        .join(', ')}.`;
+      return `No engine serves ${model}. Served: ${served().join(', ')}.`;
     },
-    baseModelFor: (name) => {
-      const served = catalogue().map(({ model_name }) => model_name);
-      return served.includes(name) ? name : (served[0] ?? name);
+    baseModelFor: async (names, isAny) => {
+      const findNamed = (): string | undefined => names.find((name) => served().includes(name));
+      if (findNamed() === undefined) await models().lookAgain();
+      const [first = names[0] ?? '', ...others] = served();
+      return findNamed() ?? (others.length === 0 || isAny ? first : { served: served() });
     },
     learn: tinkerTrainer === undefined ? null : (id, x) => trainerRoutes!.learn(id, x),
   });

@@ -118,7 +118,7 @@ export class TrainerRoutes {
 
   /** A sampling session that the trainer created, for weights that it saved. */
   async learn(id: string, x: Exchange): Promise<SamplingSession | Refusal> {
-    const { trainer, sessions, samples, models, flush } = this.#parts;
+    const { trainer, sessions, samples, flush } = this.#parts;
     if (sessions.isOthers(id, x.tenant)) return noSampling(id);
     const { status, value } = await trainer.ask(x, 'GET', `/samplers/${encodeURIComponent(id)}`);
     const { base_model: baseModel, model_path: path } = value;
@@ -129,14 +129,14 @@ export class TrainerRoutes {
       };
     }
     const modelPath = typeof path === 'string' ? path : '';
-    const source = await samples.sourceOf(modelPath === '' ? baseModel : '', modelPath);
+    const source = await (modelPath === ''
+      ? samples.sourceOf(baseModel, '')
+      : samples.sourceOf('', modelPath, baseModel));
     if ('status' in source) return source;
     // It expires when it is not used, and is learned again when it is.
     const own = `of_${id}`;
     if (sessions.isOthers(id, x.tenant) || !sessions.claim(own, x.tenant)) return noSampling(id);
-    // Engines may know the model by another name.
-    const isServed = models().some(({ model_name: name }) => name === baseModel);
-    const found = sessions.openSampling(own, x.tenant, isServed ? { ...source, baseModel } : source, id);
+    const found = sessions.openSampling(own, x.tenant, source, id);
     await flush();
     return found;
   }

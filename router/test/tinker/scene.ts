@@ -112,14 +112,22 @@ export interface TinkerScene {
   readonly log: ReturnType<typeof recordedLog>;
 }
 
-/** A router with `--tinker` before simulated engines, whose kinds it knows. */
+/**
+ * A router with `--tinker` before simulated engines, whose kinds it knows.
+ * @param models of the engines, one each; by default all serve `sim`
+ */
 export async function startTinkerScene(
   t: TestContext,
   kinds: readonly SimOptions['kind'][],
   options: RouterOptions = {},
-  engineOptions: Partial<SimOptions> = {},
+  { models, ...engineOptions }: Partial<SimOptions> & { readonly models?: readonly string[] } = {},
 ): Promise<TinkerScene> {
-  const engines = await Promise.all(kinds.map((kind) => startSimEngine({ kind, timeScale: 0, ...engineOptions })));
+  const engines = await Promise.all(
+    kinds.map((kind, i) => {
+      const model = models?.[i] ?? 'sim';
+      return startSimEngine({ kind, timeScale: 0, model, modelPath: model, ...engineOptions });
+    }),
+  );
   for (const engine of engines) t.after(() => engine.close());
   const log = recordedLog();
   const router = await startTestRouter(

@@ -1,0 +1,82 @@
+import { deepEqual, equal, match } from 'node:assert/strict';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { type TinkerScene, asked, startTinkerScene } from './scene.ts';
+import { startTrainerStub } from './trainer-stub.ts';
+
+const models = ['alpha', 'beta'];
+const kindsOfEngines = [
+  ['sglang', 'sglang'],
+  ['vllm', 'vllm'],
+  ['sglang', 'vllm'],
+  ['vllm', 'sglang'],
+] as const;
+
+/** @returns how many samples each engine got */
+async function hitsOf({ client, engines }: TinkerScene, source: object): Promise<number[]> {
+  const session = await client.samplingSession(source);
+  for (let i = 0; i < 4; i++) await client.sample(asked(session, i));
+  return engines.map((engine) => engine.stats().requests);
+}
+
+/** @returns the option for a checkpoint `tinker://run/a`, whose config names this base model; null: none */
+function adapterOf(t: TestContext, base: string | null): { readonly tinkerWeights: string } {
+  const folder = temporaryFolder(t);
+  mkdirSync(join(folder, 'run', 'a'), { recursive: true });
+  const config = base === null ? {} : { base_model_name_or_path: base };
+  writeFileSync(join(folder, 'run', 'a', 'adapter_config.json'), JSON.stringify(config));
+  return { tinkerWeights: join(folder, '{model_id}/{checkpoint}') };
+}
+
+for (const kinds of kindsOfEngines) {
+  test(`${kinds.join(' and ')}: samples go to workers that serve their model`, async (t) => {
+    const scene = await startTinkerScene(t, kinds, { policy: 'round_robin' }, { models });
+    deepEqual(await hitsOf(scene, { base_model: 'beta' }), [0, 4]);
+  });
+
+  test(`${kinds.join(' and ')}: samples from an adapter go to workers that serve its base model`, async (t) => {
+    const options = { policy: 'round_robin', ...adapterOf(t, 'beta') };
+    const scene = await startTinkerScene(t, kinds, options, { models });
+    deepEqual(await hitsOf(scene, { model_path: 'tinker://run/a' }), [0, 4]);
+  });
+}
+
+for (const base of ['gamma', null]) {
+  test(`of several models none is taken for the base model of an adapter that names ${base ?? 'none'}`, async (t) => {
+    const { client, engines } = await startTinkerScene(t, ['sglang', 'vllm'], adapterOf(t, base), { models });
+    const { session_id } = await client.get('/create_session', {});
+    const asks = { session_id, sampling_session_seq_id: 0, model_path: 'tinker://run/a' };
+    const { status, json } = await client.call('/create_sampling_session', asks);
+    equal(status, 400);
+    match(String(json['detail']), base === null ? /does not name/ : /no engine serves gamma/);
+    match(String(json['detail']), /alpha, beta.*base_model_name_or_path.*--served-model-name/);
+    deepEqual(
+      engines.map((engine) => engine.stats().requests),
+      [0, 0],
+    );
+  });
+}
+
+test('the only model that is served is the base model of an adapter, whatever its config names', async (t) => {
+  const scene = await startTinkerScene(t, ['vllm', 'sglang'], adapterOf(t, '/models/elsewhere'));
+  await hitsOf(scene, { model_path: 'tinker://run/a' });
+});
+
+test('of several models the trainer names the base model of an adapter whose config does not', async (t) => {
+  const folder = temporaryFolder(t);
+  const trainer = await startTrainerStub(t, folder);
+  const options = {
+    policy: 'round_robin',
+    tinkerTrainer: trainer.url,
+    tinkerWeights: join(folder, '{model_id}/{checkpoint}'),
+  };
+  const { client, engines } = await startTinkerScene(t, ['sglang', 'sglang'], options, { models: ['beta', 'sim'] });
+  const sampler = trainer.createSampler(trainer.save('step_1'));
+  for (let i = 0; i < 4; i++) await client.sample(asked(sampler, i));
+  deepEqual(
+    engines.map((engine) => engine.stats().requests),
+    [0, 4],
+  );
+});
