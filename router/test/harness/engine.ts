@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, type Server, type Socket, createServer } from 'node:net';
 import type { TestContext } from 'node:test';
 import { type TlsOptions, createServer as createTlsServer } from 'node:tls';
+import { gzipSync } from 'node:zlib';
 import { WireBody, type WireHead, readWireHead, wire } from './message.ts';
 import { Peer, resetSocket } from './peer.ts';
 import { PATIENCE_MS, within } from './within.ts';
@@ -52,6 +53,12 @@ export class EngineRequest {
   /** Answers 200 with a JSON (or other) body of known length. */
   answer(body: string, fields: readonly string[] = ['content-type: application/json']): void {
     this.connection.write(answer(200, body, fields));
+  }
+
+  /** Answers JSON, compressed if the request takes that. */
+  answerCompressed(json: string): void {
+    if (this.head.get('accept-encoding')?.includes('gzip') !== true) return this.answer(json);
+    this.answer(gzipSync(json).toString('latin1'), ['content-type: application/json', 'content-encoding: gzip']);
   }
 
   /** Begins a chunked event stream. */

@@ -93,7 +93,7 @@ export class PairWorld {
     if (isStream) request.beginStream();
     await Promise.all(seen.rooms.map((room) => this.#meet(`${room} ${role}`, `${room} ${other(role)}`)));
     const said = this.says(role, seen, index);
-    if (!isStream) request.answer(said);
+    if (!isStream) request.answerCompressed(said);
     else request.connection.write(`${chunk(`data: ${said}\n\n`)}${chunk('data: [DONE]\n\n')}0\r\n\r\n`);
   }
 

@@ -113,7 +113,7 @@ export class VllmWorld {
     const transfer = seen.params === '' ? undefined : (JSON.parse(seen.params) as { transfer_id?: string }).transfer_id;
     if (transfer !== undefined) await this.#transfer(role, transfer);
     const said = `{"id":"${role}${index}",${this.says(role, seen)},"kv_transfer_params":${this.#handOver(role)}}`;
-    if (seen.body['stream'] !== true) return request.answer(said);
+    if (seen.body['stream'] !== true) return request.answerCompressed(said);
     request.beginStream();
     request.connection.write(`${chunk(`data: ${said}\n\n`)}${chunk('data: [DONE]\n\n')}0\r\n\r\n`);
   }

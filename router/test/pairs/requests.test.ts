@@ -67,6 +67,7 @@ test('a stream is relayed as it comes', async (t) => {
   await untilIdle(router);
 });
 
+// Of engines that compress where they may.
 for (const stream of [false, true]) {
   test(`log probabilities of the prompt are the prefill engine's, ${stream ? 'streamed' : 'whole'}`, async (t) => {
     const { world, router } = await startPairs(t, [1, 1]);
@@ -74,7 +75,8 @@ for (const stream of [false, true]) {
       half === 'prefill'
         ? '{"meta_info":{"input_token_logprobs":[[null,1,null],[-0.50,12345678901234567890,null]]}}'
         : '{"text":"t","meta_info":{"input_token_logprobs":[], "x":1.0}}';
-    const got = await send(t, router.url, post('/generate', { text: 'a', return_logprob: true, stream }));
+    const body = { text: 'a', return_logprob: true, stream };
+    const got = await send(t, router.url, post('/generate', body, ['accept-encoding: gzip, deflate']));
     const merged =
       '{"text":"t","meta_info":{"input_token_logprobs":[[null,1,null],[-0.50,12345678901234567890,null]], "x":1.0}}';
     equal(got.text, stream ? `data: ${merged}\n\ndata: [DONE]\n\n` : merged);

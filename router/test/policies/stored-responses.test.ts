@@ -7,6 +7,8 @@ import { type RouterOptions, startTestRouter } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 
 const PATH = '/v1/responses';
+/** What engines compress their responses for, where it reaches them. */
+const COMPRESSED = ['accept-encoding: gzip, deflate'];
 const JSON_TYPE = ['content-type: application/json'];
 
 /** Stores responses as vLLM does with VLLM_ENABLE_RESPONSES_API_STORE: in its own memory. */
@@ -29,7 +31,7 @@ async function storingEngine(t: TestContext, name: string, options: { port?: num
     const id = `resp_${name}_${++count}`;
     stored.add(id);
     const made = { id, object: 'response', by: name, output: [{ id: 'msg_1', content: 'x'.repeat(30_000) }] };
-    if (stream !== true) return say(answer(200, JSON.stringify(made), JSON_TYPE));
+    if (stream !== true) return asked.answerCompressed(JSON.stringify(made));
     // The first event arrives in two reads, in the order of vLLM's fields.
     const created = `event: response.created\ndata: ${JSON.stringify({ response: made, type: 'response.created' })}\n\n`;
     const chunk = (text: string): string => `${text.length.toString(16)}\r\n${text}\r\n`;
@@ -69,7 +71,7 @@ for (const stream of [false, true]) {
   test(`previous_response_id reaches the engine that stored it (stream: ${stream})`, async (t) => {
     const { client } = await startScene(t);
     for (let i = 0; i < 8; i++) {
-      const first = await ask(client, post(PATH, { input: 'hi', stream }));
+      const first = await ask(client, post(PATH, { input: 'hi', stream }, COMPRESSED));
       const second = await ask(client, post(PATH, { previous_response_id: first.id, input: 'go on', stream }));
       deepEqual([second.status, second.by], [200, first.by], `${i}`);
       const third = await ask(client, post(PATH, { input: 'go on', stream, previous_response_id: second.id }));

@@ -25,6 +25,15 @@ for (const connector of connectors) {
     await untilIdle(router);
   });
 
+  test(`${connector}: engines that compress where they may are not asked to: their responses are read`, async (t) => {
+    const { world, router } = await startVllmPairs(t, connector, [1, 1]);
+    world.says = (half) => `"prompt_logprobs":${half === 'prefill' ? '[null]' : 'null'}`;
+    const body = { prompt: 'a', prompt_logprobs: 1 };
+    const got = await send(t, router.url, post('/v1/completions', body, ['accept-encoding: gzip, deflate']));
+    deepEqual([got.status, got.text], [200, '{"id":"decode0","prompt_logprobs":[null],"kv_transfer_params":null}']);
+    await untilIdle(router);
+  });
+
   for (const stream of [false, true]) {
     test(`${connector}: cached tokens are the prefill engine's, ${stream ? 'streamed' : 'whole'}`, async (t) => {
       const { world, router } = await startVllmPairs(t, connector, [1, 1]);

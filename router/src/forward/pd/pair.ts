@@ -86,6 +86,8 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
       listener.ended({ x, worker: lost.worker }, { kind: 'failed', failure: 'connect', detail: lost.detail });
     } else {
       this.#plan = plan;
+      // The prefill engine's response and the first event of the decode engine's are read, and both may be merged.
+      x.refuseCompression();
       this.#prefilled = new BufferSink({ maxBytes: plan.read === null ? 0 : MAX_HELD_BYTES });
       this.#prefill = new Attempt(x, prefill, this.#prefilled, context, this, this);
       this.#decode = new Attempt(x, decode, sinkFor(null), context, this, this);

@@ -40,6 +40,8 @@ export function storedResponses(fleet: Fleet, thread: BodyThread, state: StateMa
       if (need(x, x.path.split('/')[3]) || x.head.method !== 'POST') return;
       const { id, isStored } = await bodyOf(x, thread);
       if (!isStored) x.setState(unstored, true);
+      // The id of the response is read.
+      else if (x.path === PATH) x.refuseCompression();
       need(x, id ?? undefined);
     },
     choose(x, workers) {
