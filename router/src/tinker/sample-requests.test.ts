@@ -27,6 +27,24 @@ test('requests of open samples are bounded by their bytes, and by their number',
   futures.close();
 });
 
+test('requests that are read at the same time do not exceed the number together', async () => {
+  const futures = new Futures();
+  const isRead = Promise.withResolvers<void>();
+  const sampling = {
+    openBytes: 0,
+    read: () => isRead.promise.then(() => ({ samplingSession: '', baseModel: 'm', modelPath: '' })),
+    prepare: () => ({ problem: null, bytes: 1 }),
+    begin: () => Promise.resolve(true),
+  };
+  const parts = { futures, sampling, kept: null, maxOpen: () => 2, problemOf: () => Promise.resolve(null) };
+  const samples = new SampleRequests(parts as unknown as SampleRequestsParts);
+  const taken = Array.from({ length: 5 }, () => samples.take(Buffer.alloc(1), { tenant: '' } as Exchange));
+  isRead.resolve();
+  const refused = (await Promise.all(taken)).filter((each) => 'status' in each);
+  deepEqual([refused.map(({ status }) => status), futures.size], [[429, 429, 429], 2]);
+  futures.close();
+});
+
 test('a kept sample that engines can not be asked for any more is forgotten: its client gets 410 and sends it again', async () => {
   const futures = new Futures();
   const forgotten: string[] = [];

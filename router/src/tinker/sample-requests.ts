@@ -63,6 +63,8 @@ export class SampleRequests {
     if ('status' in source) return source;
     const asked = sampling.prepare(sample, source);
     if (asked.problem !== null) return { status: 400, detail: asked.problem };
+    // Others were taken while this one was read.
+    if (futures.size >= maxOpen()) return full('--tinker-max-samples');
     if (sampling.openBytes + asked.bytes > MAX_OPEN_BYTES) return full('1 GiB of open samples');
     const target = targetOf(sample, tenant);
     const future = futures.issue(tenant, target);
