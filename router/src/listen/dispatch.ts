@@ -120,7 +120,8 @@ class Call {
 
   begin(x: Exchange): void {
     this.#x = x;
-    this.#signal?.addEventListener('abort', this.#onAbort);
+    // A request that was refused at once has its response already.
+    if (!this.#isOver) this.#signal?.addEventListener('abort', this.#onAbort);
   }
 
   pauseBody(isPaused: boolean): void {

@@ -1,4 +1,5 @@
 import { deepEqual, equal, match, ok, rejects } from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import { answer, deadUrl, startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
@@ -98,6 +99,20 @@ test('a reader that leaves the loop stops the engine', async (t) => {
   await asked.connection.untilEnded();
   equal(outcome(), 'client_left');
   await untilIdle(router);
+});
+
+test('a signal has no listener left of requests that have ended, those that were refused at once too', async (t) => {
+  const { signal } = new AbortController();
+  const router = await startTestRouter(t);
+  const refused = await router.dispatch({ ...GENERATE, signal });
+  equal(refused.status, 503);
+  await refused.bytes();
+  equal(getEventListeners(signal, 'abort').length, 0);
+  const { asked, response } = await begun(t, { ...GENERATE, signal });
+  equal(getEventListeners(signal, 'abort').length, 1);
+  asked.answer('{}');
+  await (await response).bytes();
+  equal(getEventListeners(signal, 'abort').length, 0);
 });
 
 test('a signal stops the engine before the response begins, and in the middle of it', async (t) => {
