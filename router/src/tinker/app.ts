@@ -28,6 +28,7 @@ export interface TinkerContext {
 }
 
 export const session = z.object({ session_id: z.string() });
+export const samplingSession = z.object({ sampling_session_id: z.string() });
 export const request = z.object({ request_id: z.string() });
 const sampling = z.object({
   session_id: z.string(),
@@ -35,7 +36,7 @@ const sampling = z.object({
   model_path: z.string().nullish(),
 });
 const several = z.object({
-  target: z.object({ sampling_session_id: z.string(), cloned_sampler_id: z.int().nullish() }),
+  target: samplingSession.extend({ cloned_sampler_id: z.int().nullish() }),
   prev_cursor: z.int().nullish(),
   timeout: z.number().nullish(),
 });

@@ -3,7 +3,7 @@ import type { Context, Hono } from 'hono';
 import type { ContentfulStatusCode } from 'hono/utils/http-status';
 import type { Exchange } from '../exchange.ts';
 import { percentDecoded } from '../kit/percent-decoded.ts';
-import { type Env, type TinkerContext, read, refuse, request, session, tenantOf } from './app.ts';
+import { type Env, type TinkerContext, read, refuse, request, samplingSession, session, tenantOf } from './app.ts';
 import { isOwnFuture } from './futures.ts';
 import type { Refusal } from './sample-requests.ts';
 import type { SamplingSession } from './sessions.ts';
@@ -34,10 +34,12 @@ export class TrainerRoutes {
   readonly orElse = async (x: Exchange): Promise<Response> => {
     const { trainer, sessions } = this.#parts;
     // The trainer decodes it.
-    const id = percentDecoded(SESSION.exec(x.path)?.[1] ?? '');
+    const [, kind, encoded = ''] = NAMING.exec(x.path) ?? [];
+    const id = percentDecoded(encoded);
     const isOthers = sessions.isOthers(id, x.tenant);
     if (!isOthers && !NOT_SERVED.test(x.path)) return trainer.forward(x);
-    const detail = isOthers ? noSession(id) : `${x.path}: this server does not serve this part of the Tinker API.`;
+    const unknown = kind === 'sessions' ? noSession(id) : noSampling(id).detail;
+    const detail = isOthers ? unknown : `${x.path}: this server does not serve this part of the Tinker API.`;
     return Response.json({ detail }, { status: 404 });
   };
 
@@ -72,6 +74,14 @@ export class TrainerRoutes {
       if (given instanceof Response) return given;
       const { session_id: id = '' } = given;
       return sessions.isOthers(id, tenantOf(c)) ? refuse(c, 404, noSession(id)) : trainer.forward(c.env.exchange);
+    });
+    app.post('/join_sampling_session', async (c) => {
+      const given = read(c, samplingSession);
+      if (given instanceof Response) return given;
+      const { sampling_session_id: id } = given;
+      return sessions.isOthers(id, tenantOf(c))
+        ? refuse(c, 404, noSampling(id).detail)
+        : trainer.forward(c.env.exchange);
     });
     // Trainers that do not know the call lose nothing by it: the answer is the router's.
     app.post('/sessions/:id/finish', async (c, next) => {
@@ -149,7 +159,8 @@ export class TrainerRoutes {
 
 const noSession = (id: string): string => `There is no session ${id}.`;
 
-const SESSION = /^\/api\/v1\/sessions\/([^/]+)/;
+/** Paths that name a session or a sampling session. */
+const NAMING = /^\/api\/v1\/(sessions|samplers)\/([^/]+)/;
 
 const noSampling = (id: string): Refusal => ({ status: 404, detail: `There is no sampling session ${id}.` });
 

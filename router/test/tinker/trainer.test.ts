@@ -162,6 +162,10 @@ test('sessions and sampling sessions stay those of the first key, whatever the t
     [`/sessions/${String(session_id)}/trace_export`, undefined, 404],
     [`/samplers/${own}`, undefined, 404],
     [`/samplers/${learned}`, undefined, 404],
+    [`/samplers/${own}`, {}, 404],
+    [`/samplers/${learned}/details`, undefined, 404],
+    ['/join_sampling_session', { sampling_session_id: own }, 404],
+    ['/join_sampling_session', { sampling_session_id: learned }, 404],
   ] as const) {
     equal((await two.call(path, body)).status, status, path);
   }
@@ -175,6 +179,7 @@ test('sessions and sampling sessions stay those of the first key, whatever the t
   equal(refused.status, 403);
   match(String(refused.json['detail']), /belongs to another API key/);
   equal((await one.call('/session_heartbeat', { session_id })).status, 200);
+  equal((await one.call('/join_sampling_session', { sampling_session_id: learned })).status, 200);
   equal((await one.sample(asked(own, 1, greedy))).sequences.length, 1);
   equal((await one.sample(asked(learned, 1, greedy))).sequences.length, 1);
 });
