@@ -121,11 +121,14 @@ export function makeRequestPath(parts: Own) {
       const isRewritten = rewrittenModel(head) !== '';
       const what = swaps !== null ? 'weight swaps change' : isRewritten ? 'x-gateway-model-name-rewrite changes' : null;
       if (what !== null)
-        return new RouterError('internal_error', `The gateway sends no request bodies, and ${what} them: ${how}.`);
+        return new RouterError(
+          'internal_error',
+          `The gateway sends no whole request bodies, and ${what} them: ${how}.`,
+        );
       if (!wasMissed && (table.needs === 'prompt' || table.needs === 'ids'))
         log.warn(
           { policy: config.policy },
-          `the gateway sends no request bodies, and the policy goes by prompts: ${how}`,
+          `the gateway sends no whole request bodies, and the policy goes by prompts: ${how}`,
         );
       wasMissed = true;
       return null;

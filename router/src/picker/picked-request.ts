@@ -106,8 +106,9 @@ export class PickedRequest implements Carrier {
 
   /** The gateway has ended the stream: the response is complete, as far as it says, or its client has left. */
   left(): void {
-    const sendsNone = !this.#hasBody && (this.#responseMode === BODY_MODE.none || this.#hasOverridden);
-    const sawAll = this.#hasResponse && sendsNone;
+    const { none, bufferedPartial } = BODY_MODE;
+    const sendsNone = !this.#hasBody && (this.#responseMode === none || this.#hasOverridden);
+    const sawAll = this.#hasResponse && (sendsNone || this.#responseMode === bufferedPartial);
     if (sawAll) this.#complete();
     else if (this.#x !== null && this.#x.outcome === null) this.#x.ended(this, CLIENT_LEFT);
     this.#isOver = true;
@@ -134,24 +135,27 @@ export class PickedRequest implements Carrier {
     const isControl = head.refusal === null && this.#parts.isControl(path, head.method);
     if (head.refusal !== null) return sendError(this.#sink, refusalError(head.refusal), errorFormatOf(path));
     if (isControl) return sendError(this.#sink, notHere(path), errorFormatOf(path));
-    // With the other modes the headers go on before the body is here: it cannot decide anything.
-    const getsBody = this.#requestMode >= BODY_MODE.buffered;
-    const problem = endOfStream || getsBody ? null : this.#parts.bodyMissed(head);
+    const problem = endOfStream || this.#getsBody ? null : this.#parts.bodyMissed(head);
     if (problem !== null) return sendError(this.#sink, problem, errorFormatOf(path));
-    if (endOfStream || !getsBody) this.#body.finish();
+    if (endOfStream || !this.#getsBody) this.#body.finish();
     this.#x = this.#parts.pipeline.dispatch(head, this.#body, this.#sink, (x) => {
       this.#x = x;
       x.carrier = this;
     });
     // Envoy buffers the body after the answer to the headers only.
-    const isBuffered = getsBody && this.#requestMode !== BODY_MODE.fullDuplex;
-    if (isBuffered && !endOfStream && this.#pending !== null && !this.#isDecided) this.#answer({});
+    if (this.#requestMode === BODY_MODE.buffered && !endOfStream && this.#pending !== null && !this.#isDecided)
+      this.#answer({});
+  }
+
+  /** With the other modes the headers go on before the whole body is here: it cannot decide anything, and cannot be changed. */
+  get #getsBody(): boolean {
+    return this.#requestMode === BODY_MODE.buffered || this.#requestMode === BODY_MODE.fullDuplex;
   }
 
   #bodyCame({ body = Buffer.alloc(0), endOfStream = false }: HttpBody): void {
     const mode = this.#requestMode;
     const x = this.#x;
-    if (mode < BODY_MODE.buffered) return this.#stream.write({ requestBody: { response: {} } });
+    if (!this.#getsBody) return this.#stream.write({ requestBody: { response: {} } });
     if (mode === BODY_MODE.fullDuplex) this.#giveBack({ body, endOfStream });
     else if (this.#isDecided) return this.#stream.write({ requestBody: { response: {} } });
     else {
@@ -274,11 +278,11 @@ export class PickedRequest implements Carrier {
 
   /** The mode of response bodies that suits this request; null: the gateway has it already, or cannot change it (full duplex). */
   #wantedBodies(): number | null {
-    const { none, streamed, fullDuplex } = BODY_MODE;
+    const { none, streamed, bufferedPartial, fullDuplex } = BODY_MODE;
     // Envoy ignores the whole override if either body is sent in this mode.
     if (this.#responseMode === fullDuplex || this.#requestMode === fullDuplex) return null;
     const isWanted = this.#x!.isGeneration && this.#parts.wantsUsage();
-    if (isWanted === (this.#responseMode !== none)) return null;
+    if (isWanted === (this.#responseMode !== none && this.#responseMode !== bufferedPartial)) return null;
     return isWanted ? streamed : none;
   }
 

@@ -1,6 +1,7 @@
 import { deepEqual, equal, match, ok, rejects } from 'node:assert/strict';
 import { test } from 'node:test';
 import { BODY_MODE } from '../../src/picker/messages.ts';
+import { metric } from '../admission/metric.ts';
 import { until } from '../harness/within.ts';
 import { destinationOf, startGateway } from './gateway.ts';
 
@@ -89,6 +90,30 @@ test('what a picker cannot do is refused: at the start, or where the gateway mak
   const { immediateResponse } = await ask({ headers: json, body: ['{}'] }).next();
   equal(immediateResponse?.status.code, 500);
   match(Buffer.from(immediateResponse.body).toString(), /request_body_mode/);
+});
+
+test('a gateway that may send the beginning of a body only gets the choice by headers, and the body as it is', async (t) => {
+  const { ask, router } = await startGateway(t, { workerUrls, policy: 'cache_aware' });
+  const mode = BODY_MODE.bufferedPartial;
+  const processed = ask({ headers: { ...json, 'content-length': '1025' }, body: ['x'], mode, responseMode: mode });
+  ok(destinationOf(await processed.next()) !== null);
+  processed.stream.write({
+    requestBody: { body: Buffer.from('{"model":"a","prompt":"the beginning'), endOfStream: false },
+  });
+  const { headerMutation = null, bodyMutation = null } = (await processed.next()).requestBody!.response;
+  deepEqual([headerMutation, bodyMutation], [null, null]);
+  await processed.respond();
+  processed.stream.write({ responseBody: { body: Buffer.from('the beginning'), endOfStream: false } });
+  await processed.next();
+  await processed.end();
+  await until('it is complete', async () => (await metric(router, 'turnout_requests_total{outcome="complete"}')) === 1);
+  const rewritten = ask({ headers: { ...json, 'x-gateway-model-name-rewrite': 'canary' }, body: ['x'], mode });
+  const { immediateResponse } = await rewritten.next();
+  equal(immediateResponse?.status.code, 500);
+  match(
+    Buffer.from(immediateResponse.body).toString(),
+    /no whole request bodies.*x-gateway-model-name-rewrite changes/,
+  );
 });
 
 test('the gateway gets other engines to try, the least busy first, and only those of the subset', async (t) => {

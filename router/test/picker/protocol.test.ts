@@ -282,11 +282,12 @@ test('objectives are priorities: the higher one leaves the queue first, one belo
 });
 
 test('response bodies are asked for where the usage in them is wanted, and only there', async (t) => {
-  const { none, streamed, buffered, fullDuplex } = BODY_MODE;
+  const { none, streamed, buffered, bufferedPartial, fullDuplex } = BODY_MODE;
   for (const [policy, pickerUsage, asked, wanted] of [
     ['rollout', 'auto', {}, streamed],
     ['rollout', 'auto', { responseMode: streamed }, null],
     ['rollout', 'auto', { responseMode: fullDuplex }, null],
+    ['rollout', 'auto', { responseMode: bufferedPartial }, streamed],
     ['rollout', 'auto', { mode: fullDuplex }, null],
     ['rollout', 'auto', { method: 'GET', path: '/v1/models', responseMode: streamed }, none],
     ['rollout', 'off', { responseMode: streamed }, none],
