@@ -3,8 +3,8 @@ import type { Group } from './group.ts';
 
 /** So often a group is tried. */
 const MAX_TRIES = 3;
-/** After a failure a group is not tried for so long, and others are. */
-const RETRY_MS = 10_000;
+/** After a failure a group is not tried for so long, and others are: a disk or a mount may be back by then. */
+const RETRY_MS = 60_000;
 
 /** For the log. */
 export interface GroupFailure {

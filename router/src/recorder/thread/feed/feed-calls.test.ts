@@ -151,7 +151,7 @@ test('a group whose turns are damaged delays no other one, and is dropped when i
   assert.equal(await calls.feedNext(2), null);
   assert.equal(await take(3), false, 'it is not tried again at once');
   for (const id of [4, 5]) {
-    pass(10_000);
+    pass(60_000);
     assert.equal(await take(id), true);
     await assert.rejects(calls.feedNext(id), /no such block/);
   }
@@ -195,7 +195,7 @@ test('a group that can not be judged delays no other one, and is dropped when it
   await take(1);
   assert.equal(await group(1), 'good');
   for (let i = 0; i < 2; i++) {
-    pass(10_000);
+    pass(60_000);
     await calls.feedTick();
   }
   const stats = calls.feedStats();
