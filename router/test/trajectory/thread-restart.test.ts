@@ -60,6 +60,68 @@ test('a recorder thread that ended is started again with what is stored; until t
   assert.deepEqual([...engineSaw.inputIds, ...engineSaw.outputIds], metadata.accumulated_token_ids);
 });
 
+for (const store of ['memory', 'sqlite'] as const) {
+  test(`sessions that lost turns with the thread have the drift lost, others do not (${store})`, async (t) => {
+    const threads = startedThreads(t);
+    const tokenizerPath = join(temporaryFolder(t), 'model');
+    writeTokenizer(tokenizerPath);
+    const { post, router, engines } = await startChatScene(t, {
+      router: { plugin: ['radix-tree'], tokenizerPath, ...(store === 'sqlite' ? { dataDir: temporaryFolder(t) } : {}) },
+    });
+    const read = async <Found>(path: string): Promise<Found> =>
+      (await fetch(router.url + path)).json() as Promise<Found>;
+    const texts = new Map<string, string>();
+    /** A turn that continues the session's last one. */
+    const say = async (session: string, more: string): Promise<void> => {
+      const asked = (texts.get(session) ?? '') + more;
+      const body = { text: asked, return_logprob: true, sampling_params: { max_new_tokens: 8 } };
+      const { status, text } = await post('/generate', body, { 'x-session-id': session });
+      assert.equal(status, 200, text);
+      texts.set(session, asked + (JSON.parse(text) as { text: string }).text);
+    };
+    const drifts = async (session: string): Promise<readonly (string | null)[]> => {
+      const { page } = await read<{ page: { drift: { kind: string } | null }[] }>(`/trajectories/${session}`);
+      return page.map(({ drift }) => drift?.kind ?? null);
+    };
+    for (const session of ['missed', 'kept', 'over', 'open']) await say(session, 'What is of ten?');
+    assert.equal((await post('/sessions/over/finish', {})).status, 200);
+    const { trajectories } = await read<{ trajectories: unknown[] }>('/trajectories');
+    assert.equal(trajectories.length, 4);
+    // Its request is open when the thread ends.
+    await fetch(`${engines[0]!.url}/pause_generation`, { method: 'POST', body: '{"mode":"in_place"}' });
+    const open = say('open', ' Go on.');
+    await until(
+      'its tokens are known',
+      async () => (await read<{ prompts: number }>('/radix_tree/stats')).prompts === 5,
+    );
+
+    renameSync(tokenizerPath, `${tokenizerPath}.away`);
+    await threads[0]!.terminate();
+    await fetch(`${engines[0]!.url}/continue_generation`, { method: 'POST', body: '{}' });
+    await say('missed', ' Go on.');
+    renameSync(`${tokenizerPath}.away`, tokenizerPath);
+    await until('it is back', async () => (await fetch(`${router.url}/trajectories`)).status === 200);
+    await open;
+
+    const isKept = store === 'sqlite';
+    texts.delete('over');
+    const retrieved = await post('/retrieve_from_text', { text: texts.get('missed'), session: 'missed' });
+    assert.equal((JSON.parse(retrieved.text) as { drift?: { kind: string } }).drift?.kind, 'lost', retrieved.text);
+    for (const session of ['missed', 'kept', 'over', 'open', 'new']) {
+      await say(session, 'And of two?');
+      await say(session, 'And of six?');
+    }
+    const before = isKept ? [null] : [];
+    assert.deepEqual(await drifts('missed'), [...before, 'lost', null]);
+    assert.deepEqual(await drifts('kept'), [...before, isKept ? null : 'lost', null]);
+    assert.deepEqual(await drifts('over'), [...before, null, null]);
+    assert.deepEqual(await drifts('open'), [...before, 'lost', null]);
+    assert.deepEqual(await drifts('new'), [null, null]);
+    const { lost_turns: lost } = await read<{ lost_turns: number }>('/radix_tree/stats');
+    assert.equal(lost, isKept ? 2 : 3);
+  });
+}
+
 test('responses that the ended thread had begun are cut, and get nothing of later ones', async (t) => {
   const threads = startedThreads(t);
   const scene = await startFeedScene(

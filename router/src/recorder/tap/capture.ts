@@ -1,5 +1,6 @@
 import type { Exchange, ResponseObserver } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import { sessionOf } from '../../classify/routing-keys.ts';
 import type { StateKey } from '../../phases/exchange-view.ts';
 import { type PluginPhases, Refused } from '../../plugin.ts';
 import { after } from '../../threads/worker-thread.ts';
@@ -37,6 +38,8 @@ export interface Captured {
   /** What was known of its engine's weights before that engine got it. */
   bracket: Bracket | null;
   answer: AnswerCapture | null;
+  /** The thread did not take the request, so its turn is missing in the record. */
+  isMissed: boolean;
   /** Its turns, as far as they have ended, are with the thread. */
   recorded: Promise<unknown>;
 }
@@ -47,6 +50,7 @@ export const notCaptured = (id: number): Captured => ({
   startedAtMs: null,
   bracket: null,
   answer: null,
+  isMissed: false,
   recorded: Promise.resolve(),
 });
 
@@ -174,6 +178,9 @@ export class Capture<State extends Captured> implements PluginPhases {
     if (state === null) return;
     x.setState(this.#states, null);
     const { answer } = state;
+    const { thread, sessionHeaders } = this.#recorder;
+    if (state.isMissed && x.status === 200)
+      thread.turnMissed({ session: sessionOf(x, sessionHeaders), tenant: x.tenant });
     if (answer === null) return this.#drop(state);
     if (answer.tap.isTooLarge) this.#strategy.overflowed(x);
     if (!answer.end(x)) this.#drop(state);

@@ -8,6 +8,9 @@ import { type Answer, type Argument, ThreadEnded, WorkerThread } from '../../thr
 import type { CaptureOptions } from '../thread/capture/capture-calls.ts';
 import { clientCalls } from '../shared/client-calls.ts';
 import type { EndedCapture, RecorderCalls, Recorded } from '../thread/recorder-calls.ts';
+import type { SessionEnd, SessionEnded } from '../thread/store/store-calls.ts';
+import type { ChatName } from '../shared/turn.ts';
+import { UnstoredTurns } from './unstored-turns.ts';
 
 /** What the recorder thread is started with: plain data, as it crosses over to it. */
 export interface RecorderOptions extends CaptureOptions {
@@ -45,6 +48,7 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
   lost = 0;
   /** Those that were lost when the thread ended, or ended while there was none. */
   missed = 0;
+  readonly #unstored = new UnstoredTurns();
   #lastId = 0;
   /** It was started again, and lacks what its plugins need: other calls are as those of a thread that has ended. */
   isPreparing = false;
@@ -99,18 +103,51 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
    * @returns null: nothing waits for it
    */
   captureEnded(ended: EndedCapture, isReported: boolean): Promise<Recorded> | null {
-    const { request, answer, isAwaited } = ended;
+    const { kind, request, answer, facts, isAwaited, sessionEnd } = ended;
+    // Chats count as lost by what is in their requests.
+    const turn = kind === 'chat' ? null : this.#unstored.add(facts);
     const transfer = memoryOf(request === null ? answer : [request, ...answer]);
     if (!isAwaited && !isReported) {
       if (this.isOver) this.missed++;
       else this.tell('captureEnded', ended, transfer);
       return null;
     }
-    return this.ask('captureEnded', ended, transfer).catch(() => {
+    const came = (recorded: Recorded): Recorded => {
+      if (turn !== null && recorded.problem === null && recorded.isStored) this.#unstored.stored(facts, turn);
+      if (sessionEnd !== null && recorded.isEnded) this.#unstored.over(sessionEnd);
+      return recorded;
+    };
+    return this.ask('captureEnded', ended, transfer).then(came, () => {
       // The end of the thread is logged elsewhere.
       this.missed++;
       return { problem: null, isStored: false, isEnded: false };
     });
+  }
+
+  /** A response passed whose turn can't be recorded, because the thread did not take its request. */
+  turnMissed(name: ChatName): void {
+    this.#unstored.miss(name);
+    this.tell('turnsLost', [name]);
+  }
+
+  /** Asks a store that outlives the thread for what the thread got without an answer. */
+  async proveStored(): Promise<void> {
+    if (!this.#unstored.hasUnproven) return;
+    const beganMs = performance.now();
+    if ((await this.ask('notStored', {})) === null) this.#unstored.storedBefore(beganMs);
+  }
+
+  /** Records the end of a session. Rejects if it can't be stored now. */
+  async endSession(end: SessionEnd): Promise<SessionEnded> {
+    const ended = await this.ask('sessionEnded', end);
+    this.#unstored.over(end);
+    return ended;
+  }
+
+  /** First the thread learns which sessions have lost turns: it records responses before it is prepared. */
+  override restart(): void {
+    super.restart();
+    this.tell('turnsLost', this.#unstored.lose());
   }
 
   /** Ends a thread that could not be prepared. Responses that it got meanwhile are stored, as far as its store takes them. */

@@ -116,7 +116,7 @@ export class Recorder {
     this.versions = new VersionBrackets(labels, weights, (learned) => this.thread.tell('versionLearned', learned));
     this.thread.completes = () => this.versions.settled();
     this.#channel = new ExpertsChannel(this.thread);
-    this.#ends = new PendingEnds((end) => this.thread.ask('sessionEnded', end), log);
+    this.#ends = new PendingEnds((end) => this.thread.endSession(end), log);
     // Runs after the plugins' `finished`, so that the turn of that request is recorded first.
     this.sessionEnds = {
       finished: (x) => {
@@ -276,6 +276,7 @@ export class Recorder {
     const wasFailing = this.#state.isFailing;
     try {
       this.#state = await this.thread.ask('storeState', null);
+      if (this.#state.place !== 'memory') await this.thread.proveStored();
     } catch {
       // It has ended: said already.
       return;

@@ -6,6 +6,7 @@ import { tokenIds } from './read/sampled.ts';
 import { answerValues } from './read/read-answer.ts';
 import { knownSpans } from '../../weights/known-versions.ts';
 import { release } from './tree/tree-node.ts';
+import type { ChatName } from '../shared/turn.ts';
 import type { TurnWriter } from './store/writer.ts';
 import { type CallAnswer, type CallTokens, readCall } from '../../engines/dialects/calls.ts';
 import { tenantKey } from '../../classify/tenant-key.ts';
@@ -22,6 +23,7 @@ interface CallParts {
   readonly writer: TurnWriter;
   readonly files: ExpertsFiles | null;
   readonly keepsBodies: boolean;
+  readonly turnsLost: (names: readonly ChatName[]) => void;
 }
 
 const NOTHING = Buffer.alloc(0);
@@ -32,7 +34,7 @@ export class CallCaptures extends Captures<OpenCall> {
   readonly #parts: CallParts;
 
   constructor(parts: CallParts) {
-    super(parts.files, true);
+    super(parts.files, true, parts.turnsLost);
     this.#parts = parts;
   }
 

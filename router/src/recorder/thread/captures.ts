@@ -2,6 +2,7 @@ import { bufferOf } from '../../kit/bytes.ts';
 import { cameWithin } from '../../kit/came-within.ts';
 import type { TurnFacts } from './capture/known-tokens.ts';
 import type { ExpertsFiles } from './capture/experts-files.ts';
+import type { ChatName } from '../shared/turn.ts';
 
 /** A response, or a part of it, as the event loop passes it to the thread. Requests and responses have memory of their own. */
 export interface EndedResponse {
@@ -45,15 +46,22 @@ export abstract class Captures<Open extends OpenCapture> {
   protected readonly open = new Map<number, Open>();
   protected readonly files: ExpertsFiles | null;
   readonly #isInOrder: boolean;
+  readonly #turnsLost: (names: readonly ChatName[]) => void;
   #last: Promise<unknown> = Promise.resolve();
 
   /**
    * @param files null: routed experts are not kept
    * @param isInOrder responses become turns one after the other
+   * @param turnsLost is called for responses whose requests a thread that has ended had opened
    */
-  constructor(files: ExpertsFiles | null, isInOrder: boolean) {
+  constructor(
+    files: ExpertsFiles | null,
+    isInOrder: boolean,
+    turnsLost: (names: readonly ChatName[]) => void = () => {},
+  ) {
     this.files = files;
     this.#isInOrder = isInOrder;
+    this.#turnsLost = turnsLost;
   }
 
   /** Opens a request that came with its response. @returns null: its tokens are not known */
@@ -94,7 +102,10 @@ export abstract class Captures<Open extends OpenCapture> {
         if (known === null) return null;
         if (!isLast) this.open.set(id, known);
       }
-      if (known === null) throw new Error(UNKNOWN);
+      if (known === null) {
+        this.#turnsLost([response.facts]);
+        throw new Error(UNKNOWN);
+      }
       const all = joined([known.before, ...answer]);
       if (!isLast) known.before = all;
       await this.place(response, known, all);

@@ -47,7 +47,7 @@ export async function recorderCalls(options: RecorderOptions) {
   );
   const heap = new HeapLimits();
   const files = dataDir === null ? null : new ExpertsFiles(dataDir);
-  const { calls, tokenizer, known, captures, ended } = captureCalls(options, writer, files, heap);
+  const { calls, tokenizer, known, captures, ended, turnsLost } = captureCalls(options, writer, files, heap);
   const settled = (): Promise<unknown> => captures.settled();
   const recorded = async (): Promise<void> => {
     await Promise.all(Object.values(kinds).map((each) => each.settled()));
@@ -87,7 +87,7 @@ export async function recorderCalls(options: RecorderOptions) {
   const kinds = {
     text: captures,
     chat: chatCaptures,
-    call: new CallCaptures({ tree: known, settled, writer, files, keepsBodies }),
+    call: new CallCaptures({ tree: known, settled, writer, files, keepsBodies, turnsLost }),
   };
   writer.onLost = (turn) => {
     lost(turn.session, turn.tenant);

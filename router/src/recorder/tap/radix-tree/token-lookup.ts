@@ -24,9 +24,10 @@ export class TokenLookup {
   }
 
   /** @returns null: the tokens can't be known, or the request is over */
-  async open(x: Exchange, { id, dialect }: TextState, body: Buffer): Promise<OpenAnswer | null> {
+  async open(x: Exchange, state: TextState, body: Buffer): Promise<OpenAnswer | null> {
     const { thread, sessionHeaders, isRequired } = this.#recorder;
     const { tenant, model } = x;
+    const { id, dialect } = state;
     const session = sessionOf(x, sessionHeaders);
     try {
       const copy = await copied(body);
@@ -40,6 +41,7 @@ export class TokenLookup {
       if (x.outcome !== null) thread.tell('captureDropped', { kind: 'text', id });
       return opened;
     } catch (error) {
+      state.isMissed = true;
       const { message } = error as Error;
       const failures = ++this.failures;
       if ((failures & (failures - 1)) === 0)

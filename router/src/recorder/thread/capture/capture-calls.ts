@@ -6,7 +6,8 @@ import type { Tokenizer } from '../tokens/tokenizer.ts';
 import { defaultMemoryBytes } from '../../shared/memory-limit.ts';
 import { type ForestCounts, TokenForest } from '../tree/forest.ts';
 import { idsTo } from '../tree/path.ts';
-import type { SessionName } from '../../shared/turn.ts';
+import { SessionTable } from '../../shared/session-table.ts';
+import type { ChatName, SessionName } from '../../shared/turn.ts';
 import { KnownTokens, type CaptureCounts, type TextTokens } from './known-tokens.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import { HeapLimits } from '../heap-limits.ts';
@@ -14,6 +15,7 @@ import { numbersJson } from '../json-parts.ts';
 import { Pauses } from '../pauses.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { askingForIds, withIds } from '../../shared/read-request.ts';
+import type { LostTurns } from './restore.ts';
 import type { TextRequest } from './open-text.ts';
 import { TextCaptures } from './text-captures.ts';
 import { tenantKey } from '../../../classify/tenant-key.ts';
@@ -111,11 +113,15 @@ export function captureCalls(
 ) {
   const { tokenizerPath, maxNodes = Infinity, maxBytes = defaultMemoryBytes(), keepVersions = 5 } = options;
   let known: KnownTokens | null = null;
+  const lost: LostTurns = new SessionTable();
+  const turnsLost = (names: readonly ChatName[]): void => {
+    for (const name of names) if (name.session !== '') lost.set(name, writer.ids.next());
+  };
   const wanted = (): KnownTokens => {
     if (known === null) throw new Error('the tokenizer is not loaded');
     return known;
   };
-  const captures = new TextCaptures(wanted, files, options.keepsBodies === true);
+  const captures = new TextCaptures(wanted, files, options.keepsBodies === true, turnsLost);
 
   /** Waits for no turn: one of them may wait for the store, and `GET /metrics` for these counts. */
   const captureStats = (): CaptureStats => {
@@ -130,8 +136,10 @@ export function captureCalls(
     tokenizer: (): Tokenizer | null => known?.tokenizer ?? null,
     known: (): KnownTokens | null => known,
     captures,
+    turnsLost,
     /** A session is over: its turns are the first to be evicted. */
     ended({ session, tenant }: SessionName): void {
+      lost.delete({ session, tenant });
       if (known === null) return;
       const { forest } = known;
       const beginning = tenant === undefined ? '' : tenantKey(tenant, '');
@@ -149,6 +157,7 @@ export function captureCalls(
           tokenizer,
           new TokenForest({ maxNodes, maxBytes: heap.treeBytes(maxBytes), keepVersions }),
           writer,
+          lost,
         );
         return known.tokenizer.kind;
       },
@@ -204,6 +213,9 @@ export function captureCalls(
         if ('code' in found) return found;
         return textTokensJson(found, ask);
       },
+
+      /** Turns of these sessions are not recorded, or may have been lost when the thread before this one ended. */
+      turnsLost,
 
       /** Fills the trees with turns of the store, in the background. */
       fillTrees(): void {

@@ -12,7 +12,7 @@ import { type Place, TreeNode, release } from '../tree/tree-node.ts';
 import type { Drift, Turn } from '../../shared/turn.ts';
 import { tokenFields } from '../turn-tokens.ts';
 import { type AskedVersion, coveringSpans } from '../../../weights/version-spans.ts';
-import { Restore } from './restore.ts';
+import { type LostTurns, Restore } from './restore.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { textsOf, wasStopped } from './turn-texts.ts';
 import type { GivenPrompt } from '../../../generation/asked.ts';
@@ -102,11 +102,11 @@ export class KnownTokens {
   readonly restore: Restore;
   readonly #writer: TurnWriter;
 
-  constructor(tokenizer: Tokenizer, forest: TokenForest, writer: TurnWriter) {
+  constructor(tokenizer: Tokenizer, forest: TokenForest, writer: TurnWriter, lost: LostTurns) {
     this.tokenizer = tokenizer;
     this.forest = forest;
     this.#writer = writer;
-    this.restore = new Restore(tokenizer, forest, writer);
+    this.restore = new Restore(tokenizer, forest, writer, lost);
   }
 
   /** Finds the tokens of a prompt and adds the new ones to the tree. The returned place is held. */

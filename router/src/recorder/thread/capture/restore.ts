@@ -6,6 +6,7 @@ import type { TokenForest } from '../tree/forest.ts';
 import type { KnownSession } from '../tree/known-session.ts';
 import type { Mark, TurnEnd } from '../tree/mark.ts';
 import { type Place, type TreeNode, release } from '../tree/tree-node.ts';
+import type { SessionTable } from '../../shared/session-table.ts';
 import type { Turn } from '../../shared/turn.ts';
 import { placeTurn, runOf } from './place-turn.ts';
 import { alignedAnswer, alignedPrompt } from './turn-texts.ts';
@@ -23,6 +24,9 @@ const FILLED_SHARE = 0.5;
 /** A request without a session waits until the trees are filled, at most until this long after the filling began. */
 export const FILL_WAIT_MS = 5_000;
 
+/** Sessions with turns that neither a tree nor the store has, each with an id that sorts after these turns. */
+export type LostTurns = SessionTable<string>;
+
 interface PlacedEnd {
   readonly end: TurnEnd;
   readonly mark: Mark;
@@ -35,14 +39,16 @@ export class Restore {
   readonly #tokenizer: Tokenizer;
   readonly #forest: TokenForest;
   readonly #writer: TurnWriter;
+  readonly #lost: LostTurns;
   readonly #running = new Map<string, Promise<void>>();
   #filling: Promise<void> | null = null;
   #fillStartMs = 0;
 
-  constructor(tokenizer: Tokenizer, forest: TokenForest, writer: TurnWriter) {
+  constructor(tokenizer: Tokenizer, forest: TokenForest, writer: TurnWriter, lost: LostTurns) {
     this.#tokenizer = tokenizer;
     this.#forest = forest;
     this.#writer = writer;
+    this.#lost = lost;
   }
 
   /**
@@ -52,6 +58,12 @@ export class Restore {
    */
   async wanted(tree: string, tenant: string, session: string): Promise<void> {
     if (session === '') return this.filled(FILL_WAIT_MS);
+    await this.#broughtBack(tree, tenant, session);
+    const lost = this.#lost.get({ session, tenant });
+    if (lost !== null) this.#forest.session(this.#forest.root(tree), session).notLoaded(lost);
+  }
+
+  async #broughtBack(tree: string, tenant: string, session: string): Promise<void> {
     const key = `${tree}\n${session}`;
     const running = this.#running.get(key);
     if (running !== undefined) return running;

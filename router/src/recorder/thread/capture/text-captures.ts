@@ -12,6 +12,7 @@ import type { Sampled } from '../read/sampled.ts';
 import { keptTensors } from '../read/tensors.ts';
 import { release } from '../tree/tree-node.ts';
 import type { KnownTokens, OpenPrompt } from './known-tokens.ts';
+import type { ChatName } from '../../shared/turn.ts';
 import type { ExpertsFiles } from './experts-files.ts';
 import { type OpenText, type TextRequest, continuesRunning } from './open-text.ts';
 
@@ -22,8 +23,13 @@ export class TextCaptures extends Captures<OpenText> {
   readonly #tree: () => KnownTokens;
   readonly #keepsBodies: boolean;
 
-  constructor(tree: () => KnownTokens, files: ExpertsFiles | null, keepsBodies: boolean) {
-    super(files, true);
+  constructor(
+    tree: () => KnownTokens,
+    files: ExpertsFiles | null,
+    keepsBodies: boolean,
+    turnsLost: (names: readonly ChatName[]) => void,
+  ) {
+    super(files, true, turnsLost);
     this.#tree = tree;
     this.#keepsBodies = keepsBodies;
   }
