@@ -166,6 +166,23 @@ test('a session whose turns are neither in memory nor in the store is flagged, a
   assert.equal(scene.captured.calls.captureStats().lost, 1);
 });
 
+test('a session with a turn without sampled tokens goes on exactly after a restart', async () => {
+  const before = await CaptureScene.start({ tokenizerPath });
+  await before.ask({ session: 'a', prompt: PROMPT, said: call(-1) });
+  const text = `${PROMPT} often<|im_end|>${TOOL}`;
+  // As SGLang answers the abort of a request in its queue.
+  const { turn: empty } = await before.ask({
+    session: 'a',
+    prompt: text,
+    said: { ids: [], logprob: 0, finish: 'abort' },
+  });
+  assert.deepEqual([empty.parent, empty.outputTokens], [before.turns[0]!.id, 0]);
+  const after = await CaptureScene.start({ tokenizerPath }, before.store);
+  const { turn } = await after.ask({ session: 'a', prompt: text, said: call(-2) });
+  assert.deepEqual([turn.parent, turn.drift], [before.turns[0]!.id, null]);
+  assert.equal(after.captured.calls.captureStats().lost, 0);
+});
+
 test('a turn whose beginning was removed is not brought back, and its session is flagged', async () => {
   const before = await CaptureScene.start({ tokenizerPath });
   await before.ask({ session: 'a', prompt: PROMPT, said: call(-1) });

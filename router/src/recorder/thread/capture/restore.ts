@@ -146,7 +146,8 @@ export class Restore {
 
   /** @param agoMs how long ago it was used; null: it is used now @returns false: it is not on record, or what it continues is not */
   async #bringOne(outline: TurnOutline, agoMs: number | null): Promise<boolean> {
-    if (treeOf(outline) === null || this.#placed(outline) !== null) return true;
+    // A turn without sampled tokens has no place in a tree, and no turn continues it.
+    if (treeOf(outline) === null || outline.outputTokens === 0 || this.#placed(outline) !== null) return true;
     const line: Turn[] = [];
     for (let id: string | null = outline.id; id !== null;) {
       const turn: Turn | null = line.length < MAX_LINE ? await this.#writer.store.get(id, false) : null;
