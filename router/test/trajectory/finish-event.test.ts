@@ -26,6 +26,7 @@ interface TurnRow {
   readonly cached_tokens: number | null;
   readonly finish_reason: string | null;
   readonly drift: unknown;
+  readonly answer: string | null;
   readonly versions: readonly { readonly version: string | null }[];
 }
 
@@ -76,6 +77,8 @@ const texts = {
     plugin: 'radix-tree',
     body: (text: string, n = 1) => ({ text, return_logprob: true, sampling_params: { max_new_tokens: 8, n } }),
     textOf: ({ events }: EventReader) => (events.at(-1) as { text: string }).text,
+    // Each event of a sample has all of the events before it.
+    isKept: (line: string) => line.includes('"finish_reason":{'),
   },
   '/v1/completions': {
     kind: 'vllm',
@@ -89,16 +92,19 @@ const texts = {
     }),
     textOf: ({ events }: EventReader) =>
       events.flatMap(({ choices }) => (choices as { text: string }[]).map(({ text }) => text)).join(''),
+    isKept: () => true,
   },
 } as const;
 
 const PROMPT = '<|im_start|>user\nWhat is of ten?<|im_end|>\n<|im_start|>assistant\n';
 const MORE = '\n<|im_start|>user\nAnd of eleven?<|im_end|>\n<|im_start|>assistant\n';
 
+const linesOf = (stream: string): string[] => stream.split('\n').filter((line) => line.startsWith('data: '));
+
 /** What stands behind a sampled turn in a text that a client writes. */
 const behind = ({ outputIds }: FinishedRecord): string => (outputIds.at(-1) === endOfTurn ? '<|im_end|>' : '');
 
-for (const [path, { kind, plugin, body, textOf }] of Object.entries(texts)) {
+for (const [path, { kind, plugin, body, textOf, isKept }] of Object.entries(texts)) {
   for (const [store, options] of stores) {
     test(`${path}, ${store}: who goes on at the end of a turn, before the end of its stream, goes on exactly`, async (t) => {
       const scene = await startScene(t, kind, plugin, options(t));
@@ -135,8 +141,8 @@ for (const [path, { kind, plugin, body, textOf }] of Object.entries(texts)) {
     assert.deepEqual(turn!.tokens, [...log[0]!.inputIds, ...log[0]!.outputIds]);
   });
 
-  test(`${path}: each of several samples is a turn when it ends`, async (t) => {
-    const scene = await startScene(t, kind, plugin, { dataDir: temporaryFolder(t) });
+  test(`${path}: each of several samples is a turn when it ends, and one has all of the response`, async (t) => {
+    const scene = await startScene(t, kind, plugin, { dataDir: temporaryFolder(t), captureBodies: true });
     const { engine, log, router } = scene;
     const reader = await scene.ask(path, body(PROMPT, 3));
     for (let ended = 1; ended <= 3; ended++) {
@@ -152,6 +158,8 @@ for (const [path, { kind, plugin, body, textOf }] of Object.entries(texts)) {
       made.toSorted(),
       log.map(({ inputIds, outputIds }) => [...inputIds, ...outputIds].join()).toSorted(),
     );
+    const answers = (await scene.turns()).flatMap(({ answer }) => answer ?? []);
+    assert.deepEqual(answers.map(linesOf), [linesOf(reader.text).filter(isKept)]);
   });
 }
 

@@ -231,6 +231,11 @@ export class KnownTokens {
     return turn;
   }
 
+  /** Stores a recorded turn again, with all of its response. */
+  complete(turn: Turn, answer: Uint8Array): void {
+    this.#writer.put({ ...turn, answer }, turn);
+  }
+
   /** The tokens of a text: sampled ones where known, with the token that stopped the last turn. The caller trims the trees. */
   async tokensOf(tree: string, text: string, session: string): Promise<TextTokens> {
     const root = this.forest.rootIfAny(tree) ?? new TreeNode();

@@ -1,6 +1,7 @@
 import type { GivenPrompt } from '../../../generation/asked.ts';
 import type { Dialect, DialectName } from '../../../generation/dialect.ts';
 import type { GivenRequest } from '../../shared/read-request.ts';
+import type { Turn } from '../../shared/turn.ts';
 import { type OpenCapture, areLate } from '../captures.ts';
 import type { ChoiceEvents } from '../read/choice-events.ts';
 import { idsTo, textFrom } from '../tree/path.ts';
@@ -29,6 +30,8 @@ export interface OpenText extends OpenCapture, Pick<TextRequest, 'tenant' | 'ses
   /** As the client sent it, if bodies are kept. */
   readonly request: Uint8Array | null;
   readonly recorded: Set<number>;
+  /** The turn that has the response for all samples, while more of the response may come; null: there is none, or bodies are not kept. */
+  first: Turn | null;
   /** Of the response so far. */
   readonly events: ChoiceEvents;
   /** A part of the stream lacked what its samples need, as the ids of SGLang, which come at the end: further parts are not read before. */

@@ -62,6 +62,9 @@ export class TextCaptures extends Captures<OpenText> {
   ): void {
     const { prompts, samples, tenant, models, before, recorded } = known;
     const wanted = prompts.length * samples;
+    const { first } = known;
+    // Its turn was made of a part of the stream, before the ends of the other samples.
+    if (isLast && first !== null && first.answer!.length < bytes.length) this.#tree().complete(first, bytes);
     // All of its turns are recorded, and the rest has no data of them.
     const isOver = isLast && before.length > 0 && !answer.some((piece) => piece.includes(QUOTE));
     if ((isOver && recorded.size === wanted) || (!isLast && known.isReadAtEnd)) return;
@@ -83,7 +86,8 @@ export class TextCaptures extends Captures<OpenText> {
       const finishReason = sampled.finishReason ?? (isStream ? 'abort' : null);
       const own = { ...facts, tenant, model: models[at]! };
       const bodies = { request: isFirst ? known.request : null, answer: isFirst ? bytes : null };
-      this.#tree().record(prompt, { ...versioned, finishReason }, own, { ...tensors, ...bodies });
+      const turn = this.#tree().record(prompt, { ...versioned, finishReason }, own, { ...tensors, ...bodies });
+      if (isFirst && !isLast) known.first = turn;
     }
     // A truncated stream may lack some.
     if (!isStream && answers.length < wanted)
@@ -131,7 +135,7 @@ export class TextCaptures extends Captures<OpenText> {
     const kept = this.#keepsBodies ? body : null;
     const { dialect } = request.asked;
     const facts = { dialect, models, tenant, session, isStream, samples, prompts, request: kept };
-    const answer = { events: new ChoiceEvents(), isReadAtEnd: false, recorded: new Set<number>() };
+    const answer = { events: new ChoiceEvents(), isReadAtEnd: false, recorded: new Set<number>(), first: null };
     return { ...facts, ...answer, ...unanswered() };
   }
 }
