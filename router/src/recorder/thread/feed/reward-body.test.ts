@@ -31,6 +31,21 @@ test('token rewards in a list are those of the tokens that the trajectory keeps 
   assert.deepEqual(change.details!.tokens, { [first.id]: [], [second.id]: [], [third.id]: [1, 2, 3, 4] });
 });
 
+test('token rewards of a turn are one for each token that was sampled in it', async () => {
+  const store = new MemoryStore(1e9);
+  const turn = turnOf({ session: 's', mask: Uint8Array.of(0, 1, 1), ids: Int32Array.of(1, 2, 3) });
+  store.put([turn]);
+  const give = (...rewards: readonly number[]) =>
+    readReward(Buffer.from(JSON.stringify({ token_rewards: { [turn.id]: rewards } })), name, new TurnWriter(store));
+  for (const wrong of [[], [1], [1, 2, 3]]) {
+    const problem = `"token_rewards" has ${wrong.length} numbers for the turn '${turn.id}', which has 2 sampled tokens.`;
+    assert.equal(await give(...wrong), problem);
+  }
+  const change = await give(1, 2);
+  assert.ok(typeof change !== 'string');
+  assert.deepEqual(change.details!.tokens, { [turn.id]: [1, 2] });
+});
+
 test('rewards of turns that the store did not take yet are no mistake of the trainer', async (t) => {
   let isFull = true;
   t.after(() => (isFull = false));

@@ -35,7 +35,7 @@ export async function readReward(
   if (ofTurns === undefined && ofTokens === undefined) return change;
   const { store } = writer;
   writer.requireAll(name);
-  const known = new Map((await turnsOf(store, name.session, name.tenant)).map((turn) => [turn.id, turn]));
+  const known = new Set((await turnsOf(store, name.session, name.tenant)).map((turn) => turn.id));
   const newest = Array.isArray(ofTurns) || Array.isArray(ofTokens) ? await newestOf(store, name) : null;
   if (Array.isArray(ofTurns) && ofTurns.length !== newest?.turns.length)
     return `"turn_rewards" has ${ofTurns.length} numbers, and the newest trajectory has ${newest?.turns.length ?? 0} turns.`;
@@ -45,9 +45,20 @@ export async function readReward(
   const tokens = Array.isArray(ofTokens) ? splitByTurn(ofTokens, newest) : (ofTokens ?? {});
   if (typeof tokens === 'string') return tokens;
   const missing = [...Object.keys(turns), ...Object.keys(tokens)].find((turn) => !known.has(turn));
-  if (missing !== undefined) return `The session has no turn '${missing}'.`;
+  if (missing !== undefined) return noTurn(missing);
+  for (const [turn, given] of Array.isArray(ofTokens) ? [] : Object.entries(tokens)) {
+    const mask = (await store.get(turn, false))?.mask;
+    if (mask === undefined) return noTurn(turn);
+    const sampled = countOnes(mask);
+    if (given.length !== sampled)
+      return `"token_rewards" has ${given.length} numbers for the turn '${turn}', which has ${sampled} sampled tokens.`;
+  }
   return { ...change, details: { turns, tokens } };
 }
+
+const noTurn = (id: string): string => `The session has no turn '${id}'.`;
+
+const countOnes = (mask: Uint8Array): number => mask.reduce((count, bit) => count + bit, 0);
 
 /** The trajectory that ends with the newest turn; null: the session has none. */
 async function newestOf(store: TrajectoryStore, { session, tenant }: SessionName): Promise<Trajectory | null> {
@@ -62,7 +73,7 @@ function splitByTurn(given: readonly number[], trajectory: Trajectory | null): R
   const split: Record<string, number[]> = {};
   let at = 0;
   for (const { id, from, to } of trajectory === null ? [] : boundsOf(trajectory)) {
-    const sampled = trajectory!.mask.subarray(from, to).reduce((count, bit) => count + bit, 0);
+    const sampled = countOnes(trajectory!.mask.subarray(from, to));
     split[id] = given.slice(at, (at += sampled));
   }
   return at === given.length
