@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { exportedLines } from '../harness/chat-scene.ts';
 import { type FeedScene, assertSums, startFeedScene } from '../harness/feed-scene.ts';
 import { recordedLog } from '../harness/log-lines.ts';
 import { until } from '../harness/within.ts';
@@ -9,6 +10,12 @@ interface Listed {
   readonly state: string;
   readonly not_begun: number;
   readonly members: readonly { readonly session: string; readonly waits_for: string | null }[];
+}
+
+/** A session with its group, in a list or an export. */
+interface Place {
+  readonly session: 's' | 'd' | 'other';
+  readonly group: string;
 }
 
 test('a group is delivered when all its members have ended, with their tokens and rewards', async (t) => {
@@ -155,6 +162,26 @@ test('a declared group needs no header of its sessions: chats by path', async (t
   await scene.ack(group!);
   const later = await scene.post('/groups', { group: 'g4', size: 2, sessions: ['new', sessions[1]] });
   assert.match(later.text, /was in a group that is over/, 'its turns would be delivered twice');
+});
+
+test('lists and exports have the groups of the feed, also of requests that do not name them', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1 });
+  assert.equal((await scene.post('/groups', { group: 'declared', size: 1, sessions: ['d'] })).status, 200);
+  const body = { text: 'And of two?', return_logprob: true, sampling_params: { max_new_tokens: 4 } };
+  assert.equal((await scene.turn('s', 'named')).status, 200);
+  for (const session of ['s', 'd', 'other'])
+    assert.equal((await scene.post('/generate', body, { 'x-session-id': session })).status, 200);
+  const groups = { s: 'named', d: 'declared', other: '' };
+  const listed = JSON.parse((await scene.get('/trajectories')).text) as { trajectories: Place[] };
+  assert.deepEqual(Object.fromEntries(listed.trajectories.map(({ session, group }) => [session, group])), groups);
+  const lines = await exportedLines<Place>(scene);
+  assert.equal(lines.length, 4);
+  for (const { session, group } of lines) assert.equal(group, groups[session]);
+  const ofGroup = JSON.parse((await scene.get('/trajectories?group=declared')).text) as { trajectories: Place[] };
+  assert.deepEqual(
+    ofGroup.trajectories.map(({ session }) => session),
+    ['d'],
+  );
 });
 
 test('a session whose key is in the body joins its group with its turn', async (t) => {

@@ -26,6 +26,7 @@ async function exported(store: MemoryStore, format: ExportFormat, query: ExportQ
 interface Line {
   readonly id: string;
   readonly session: string;
+  readonly group: string;
   readonly tokens: number[];
   readonly loss_mask: number[];
   readonly rollout_log_probs: number[];
@@ -187,6 +188,19 @@ test('an export can be narrowed to what one asks for', async () => {
   assert.deepEqual(await sessions({ group: 'g' }), ['a', 'a']);
   assert.deepEqual(await sessions({ version: '2' }), ['a'], 'only the line that it had a part in');
   assert.deepEqual(await sessions({ sinceMs: 6, tenant: '' }), ['a', 'a']);
+});
+
+test('trajectories have the group of their session, which not all of its requests name', async () => {
+  const { store, turns } = branching('a');
+  store.put([
+    turnOf({ session: 'a' }),
+    turnOf({ session: 'fork', parent: turns[0]!.id, keeps: 2 }),
+    turnOf({ session: 'none' }),
+  ]);
+  const made = (await lines(store)).map(({ session, group }) => [session, group]);
+  const own = ['a', 'g'];
+  assert.deepEqual(made, [own, own, own, ['fork', ''], ['none', '']]);
+  assert.deepEqual((await lines(store, { group: 'g' })).length, 3);
 });
 
 test('a trajectory whose beginning is gone is left out and counted, and so is one that can not be', async () => {

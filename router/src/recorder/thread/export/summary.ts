@@ -1,6 +1,6 @@
 import type { TurnOutline } from '../store/store.ts';
 import { latencyOf } from '../../shared/turn.ts';
-import { leavesOf } from './trajectory.ts';
+import { groupOf, leavesOf } from './trajectory.ts';
 
 /** What a listing says of a session. */
 export function summaryOf(turns: readonly TurnOutline[]) {
@@ -8,7 +8,7 @@ export function summaryOf(turns: readonly TurnOutline[]) {
   const lengths = leavesOf(turns).map(({ keeps, tokens }) => keeps + tokens);
   return {
     session: first.session,
-    group: turns.find(({ group }) => group !== '')?.group ?? '',
+    group: groupOf(turns),
     tenant: first.tenant,
     turns: turns.length,
     /** Lines that the tree of its turns has: one, where it never branched. */

@@ -28,6 +28,10 @@ export interface Trajectory {
 /** Whether its tokens are known: each of its turns was recorded with them. */
 export const isExact = ({ turns }: Pick<Trajectory, 'turns'>): boolean => turns.every((turn) => turn.isExact !== false);
 
+/** The group of a session: not all of its requests have to name it. */
+export const groupOf = (turns: readonly Pick<Turn, 'group'>[]): string =>
+  turns.find(({ group }) => group !== '')?.group ?? '';
+
 /** Why turns make no whole trajectory. */
 export type Gap = 'a turn before it is gone' | 'a turn keeps more than there is before it';
 
@@ -51,8 +55,12 @@ export function leavesOf(outlines: readonly TurnOutline[]): TurnOutline[] {
 /**
  * Puts a trajectory together from its end: of each turn counts what the one after it keeps.
  * @param turns from the first to the last, each the parent of the next
+ * @param of what is known of its session
  */
-export function assemble(turns: readonly Turn[], outcome: SessionOutcome | null = null): Trajectory | Gap {
+export function assemble(
+  turns: readonly Turn[],
+  of: Pick<Trajectory, 'group' | 'outcome'> = { group: groupOf(turns), outcome: null },
+): Trajectory | Gap {
   const last = turns.at(-1)!;
   if (turns[0]!.parent !== null) return 'a turn before it is gone';
   const length = last.keeps + last.ids.length;
@@ -75,8 +83,8 @@ export function assemble(turns: readonly Turn[], outcome: SessionOutcome | null 
     end = keeps;
   }
   if (end > 0) return 'a turn keeps more than there is before it';
-  const { id, session, group, tenant, model } = last;
+  const { id, session, tenant, model } = last;
   const isAmbiguous = turns.some((turn) => turn.isAmbiguous === true);
   const versions = spans.toReversed();
-  return { id, session, group, tenant, model, ids, logprobs, mask, versions, turns, isAmbiguous, outcome };
+  return { id, session, tenant, model, ids, logprobs, mask, versions, turns, isAmbiguous, ...of };
 }

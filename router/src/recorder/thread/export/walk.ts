@@ -8,7 +8,7 @@ import {
 } from '../store/store.ts';
 import { Pauses } from '../pauses.ts';
 import type { Turn } from '../../shared/turn.ts';
-import { type Trajectory, assemble, leavesOf } from './trajectory.ts';
+import { type Trajectory, assemble, groupOf, leavesOf } from './trajectory.ts';
 
 /** Which trajectories: those with a turn that is wanted, of sessions that ended as is wanted. */
 export type ExportQuery = Omit<SessionQuery, 'limit' | 'after'>;
@@ -66,11 +66,13 @@ async function* walkSession(
 ): AsyncGenerator<Trajectory> {
   const outlines = await turnsOf(store, session, tenant);
   const byId = new Map(outlines.map((outline) => [outline.id, outline]));
+  const group = groupOf(outlines);
+  const isWanted = (turn: TurnOutline): boolean => wants(query, turn) || wants(query, { ...turn, group });
   const unreadable = new Set<string>();
   for (const leaf of leavesOf(outlines)) {
-    if (!lineOf(leaf, byId).some((turn) => wants(query, turn))) continue;
+    if (!lineOf(leaf, byId).some(isWanted)) continue;
     const turns = await lines.read(leaf.id);
-    const made = turns === null ? 'a turn before it is gone' : assemble(turns, outcome);
+    const made = turns === null ? 'a turn before it is gone' : assemble(turns, { group, outcome });
     if (typeof made === 'string') {
       progress.leftOut[made] = (progress.leftOut[made] ?? 0) + 1;
       continue;

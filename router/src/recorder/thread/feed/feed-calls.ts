@@ -83,6 +83,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       const experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath ?? '');
       const begun = await Feeds.begin({ ...start, writer, experts, recorded }, feedNow());
       writer.onPut = (turn) => own()?.turnPut(turn);
+      writer.groupOf = (name) => own()?.groupNameOf(name) ?? '';
       feed = begun;
     },
     /** The router that has taken the feed over; null: none has. */

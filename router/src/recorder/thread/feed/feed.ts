@@ -99,6 +99,11 @@ export class Feed {
     return this.rewarded(name, { ...change, id: '' }, nowMs);
   }
 
+  /** '': the session is in no group. */
+  groupNameOf({ session, tenant }: ChatName): string {
+    return this.#book.groupsOf(session, tenant)[0]?.name ?? '';
+  }
+
   /** Whether the rewards would change what a consumer has, or had. */
   async isTaken({ session, tenant }: SessionName, change: RewardsChange): Promise<boolean> {
     const groups = this.#book.groupsOf(session, tenant);
@@ -264,8 +269,9 @@ export class Feed {
 
   /** A router before this one was killed between a request of the session and the next record of its group. */
   async #joinByTurns({ session, tenant }: SessionName, nowMs: number): Promise<void> {
-    const [turn] = await this.#parts.writer.store.newest({ session, tenant, limit: 1 });
-    if (turn === undefined || turn.group === '') return;
+    // Not all of its requests have to name the group.
+    const turn = (await turnsOf(this.#parts.writer.store, session, tenant)).findLast(({ group }) => group !== '');
+    if (turn === undefined) return;
     const group = this.#book.newestNamed(turn.tenant, turn.group);
     const isWaiting = group?.state === 'open' && group.members.length < group.size;
     const isPast = (await this.#book.pastOf(session, turn.tenant)) !== null;

@@ -1,4 +1,4 @@
-import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
+import type { ChatName, SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type LearnedVersion, areAllNamed, completed } from '../../../weights/version-spans.ts';
 import { TurnIds } from '../capture/turn-id.ts';
 import { PendingTurns } from './pending-turns.ts';
@@ -57,6 +57,8 @@ export class TurnWriter {
   onLost: (turn: Turn) => void = () => {};
   /** Called for each turn that is put, and again with its versions when its engine has named them. */
   onPut: (turn: Turn | TurnAmendment) => void = () => {};
+  /** The group of a session's turns whose requests name none; '': it is in none. */
+  groupOf: (name: ChatName) => string = () => '';
   readonly #limitBytes: number;
   readonly #retryMs: number;
   readonly #pending = new PendingTurns();
@@ -98,7 +100,9 @@ export class TurnWriter {
   }
 
   /** @param before the same turn, as it was put earlier */
-  put(turn: Turn, before?: Turn): void {
+  put(given: Turn, before?: Turn): void {
+    const group = given.group === '' ? this.groupOf(given) : given.group;
+    const turn = group === given.group ? given : { ...given, group };
     this.onPut(turn);
     this.#unknownLogprobs += (turn.unknownLogprobs ?? 0) - (before?.unknownLogprobs ?? 0);
     if (turn.isExact === false && before === undefined) this.#textTurns++;
