@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { exportedLines } from '../harness/chat-scene.ts';
 import { startFeedScene } from '../harness/feed-scene.ts';
 
 const reward = (session: string): string => `/trajectories/${session}/reward`;
@@ -69,6 +70,42 @@ test('null removes the number, and the member waits for a reward again', async (
   assert.deepEqual(await scene.take(), []);
   await scene.finish('s', { reward: 2 });
   assert.equal((await scene.take())[0]!.rows[0]!.reward, 2);
+});
+
+test('lists and exports have the number that the feed has, given before the end or after it', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1, needsReward: true });
+  interface Outcome {
+    readonly finished: boolean;
+    readonly finished_at_ms: number | null;
+    readonly reward: number | null;
+  }
+  const outcome = async (session: string): Promise<Outcome> => {
+    const listed = JSON.parse((await scene.get(`/trajectories/${session}`)).text) as Outcome;
+    const [line] = await exportedLines<Outcome>(scene, session);
+    const { finished, finished_at_ms, reward: value } = line!;
+    assert.deepEqual([listed.finished, listed.finished_at_ms, listed.reward], [finished, finished_at_ms, value]);
+    return line!;
+  };
+  const give = async (session: string, value: number | null): Promise<void> => {
+    const { status, text } = await scene.post(reward(session), { reward: value });
+    assert.equal(status, 200, text);
+  };
+  for (const session of ['before', 'after']) await scene.turn(session, session);
+  await give('before', 0.5);
+  assert.deepEqual((await outcome('before')).finished, false, 'a reward ends no session');
+  await scene.finish('before', { labels: ['judged'] });
+  assert.equal((await outcome('before')).reward, 0.5);
+  await scene.finish('after');
+  const ended = await outcome('after');
+  assert.deepEqual([ended.finished, ended.reward], [true, null]);
+  for (const value of [1, null, 2]) {
+    await give('after', value);
+    const { finished_at_ms, reward: kept } = await outcome('after');
+    assert.deepEqual([finished_at_ms, kept], [ended.finished_at_ms, value]);
+    if (value === 1) await scene.post('/feed/nack', { leases: (await scene.take()).map(({ lease }) => lease) });
+  }
+  const rows = (await scene.take()).flatMap((group) => group.rows);
+  assert.deepEqual(Object.fromEntries(rows.map((row) => [row.session, row.reward])), { before: 0.5, after: 2 });
 });
 
 test('the last request of a session ends it and gives its reward', async (t) => {

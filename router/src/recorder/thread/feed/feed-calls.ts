@@ -105,6 +105,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       if (await begun().isTaken(name, change)) return { code: 'group_taken', message: takenMessage(session) };
       const { members, isTaken } = await begun().rewarded(name, change, feedNow());
       if (isTaken) return { code: 'group_taken', message: takenMessage(session) };
+      if (change.reward !== undefined) await begun().keepReward(name);
       const past = members > 0 ? 'given' : await begun().pastRewards(name, change);
       if (past === 'given') return { code: null, message: '' };
       const message = past === 'over' ? leftOutMessage(session) : `No group has the session '${session}'.`;

@@ -95,8 +95,24 @@ export class Feed {
       if (member.state !== 'open') continue;
       member.state = 'finished';
       this.#book.save(group);
+      // A reward that came before the end.
+      if (change.reward === undefined && member.rewards.reward !== null) await this.#keepReward(group, member);
     }
     return this.rewarded(name, { ...change, id: '' }, nowMs);
+  }
+
+  /** Stores the number that was given as the reward of a session with its turns too, for lists and exports. */
+  async keepReward({ session, tenant }: SessionName): Promise<void> {
+    for (const group of this.#book.groupsOf(session, tenant)) await this.#keepReward(group, memberOf(group, session));
+  }
+
+  /** Before the end of the session the store has no place for a reward. */
+  async #keepReward({ tenant }: Group, { session, rewards: { reward } }: Member): Promise<void> {
+    const { store } = this.#parts.writer;
+    const [head] = await store.sessions({ session, tenant, limit: 1 });
+    const outcome = head?.outcome ?? null;
+    if (outcome === null || outcome.reward === reward) return;
+    await store.finish({ session, tenant }, { reward }, outcome.finishedAtMs);
   }
 
   /** '': the session is in no group. */
