@@ -89,6 +89,8 @@ export interface Turn {
   readonly isExact?: false;
   /** Of a chat: by what its client will know the call again, should the answer get lost. Left out where it named nothing. */
   readonly callKey?: string;
+  /** Of a chat: which choice of `answer` it is, where `answer` has other ids for it, which came too late. Left out: the one with its ids. */
+  readonly choice?: number;
   /** Left out: each token has its usual text, and the token that stopped the turn is not in its answer. */
   readonly texts?: TurnTexts;
 }

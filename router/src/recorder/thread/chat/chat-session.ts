@@ -226,7 +226,7 @@ export class ChatSession {
     if (known === undefined || this.#continued.has(known)) {
       const mask = before.mask.slice().fill(0, own + shared);
       const drift = { kind: 'tokens', at: keeps + own + shared } as const;
-      return { ...before, ...kept, mask, finishReason: turn.finishReason, drift };
+      return { ...before, ...kept, mask, finishReason: turn.finishReason, drift, choice: sample.index };
     }
     this.tree.replace(known, chat);
     this.bytes +=

@@ -232,11 +232,13 @@ class StoredAnswers {
     this.#pieces = pieces;
   }
 
-  /** The choice of a response that has the turn's tokens. */
-  sampleOf({ ids, outputTokens }: Turn, isStream: boolean, answer: Buffer): ChatSample | null {
+  /** The choice of a response that is the turn. */
+  sampleOf({ ids, outputTokens, choice }: Turn, isStream: boolean, answer: Buffer): ChatSample | null {
     const sampled = ids.subarray(ids.length - outputTokens!);
     const isOwn = (sample: ChatSample): boolean =>
-      sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i]);
+      choice === undefined
+        ? sample.ids.length === sampled.length && sample.ids.every((id, i) => id === sampled[i])
+        : sample.index === choice;
     if (this.#last?.isStream !== isStream || !this.#last.answer.equals(answer)) {
       this.#last = { isStream, answer };
       this.#read = [];

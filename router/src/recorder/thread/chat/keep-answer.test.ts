@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { startChatThread } from '../../../../test/harness/chat-thread.ts';
+import { chatAnswer, startChatThread } from '../../../../test/harness/chat-thread.ts';
+import { temporaryFolder } from '../../../../test/harness/temporary-folder.ts';
 import { ChoiceDelta } from '../../../engines/dialects/choices.ts';
-import { encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
+import { decode, encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
 
 const CHOICES = 16;
 const TOKENS = 50;
@@ -29,4 +30,35 @@ test('of a stream whose choices end one by one, each token is read twice at most
     made.map(({ loss_mask: mask }) => mask.reduce((sum, bit) => sum + bit, 0)),
     each.map(() => TOKENS + 1),
   );
+});
+
+test('a turn whose ids came too late, and are others than it was continued with, is continued after a restart too', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const before = await startChatThread(t, { dataDir });
+  const user = (content: string) => ({ role: 'user', content });
+  const assistant = (content: string) => ({ role: 'assistant', content });
+  const event = (value: object) => Buffer.from(`data: ${JSON.stringify(value)}\n\n`);
+  const ids = encode('Yes.');
+  const content = ids.map((id) => ({ token: '', logprob: -0.5, bytes: [...Buffer.from(decode([id], false))] }));
+  const opened = await before.open('s', [user('A?')], { stream: true });
+  // As of an SGLang: the texts of its tokens name them, until the last event has their ids.
+  const ended = [
+    event({
+      choices: [{ index: 0, delta: assistant('Yes.'), logprobs: { content } }],
+      usage: { completion_tokens: ids.length },
+    }),
+    event({ choices: [{ index: 0, delta: {}, finish_reason: 'stop', matched_stop: endOfTurn }] }),
+  ];
+  await before.close(opened.id, Buffer.concat(ended), true, false);
+  const chat = [user('A?'), assistant('Yes.'), user('B?')];
+  const second = await before.open('s', chat);
+  const late = event({ choices: [], sglext: { output_ids: [[...ids, endOfTurn - 1, endOfTurn]] } });
+  await before.close(opened.id, Buffer.concat([late, Buffer.from('data: [DONE]\n\n')]), true);
+  await before.close(second.id, chatAnswer([...encode('No.'), endOfTurn]));
+  const [first, next] = await before.turns('s');
+  assert.deepEqual([first!.drift?.kind, next!.parent, next!.drift], ['tokens', first!.id, null]);
+  const after = await startChatThread(t, { dataDir });
+  await after.turn('s', [...chat, assistant('No.'), user('C?')], encode('Perhaps.'));
+  const last = (await after.turns('s')).at(-1)!;
+  assert.deepEqual([last.parent, last.drift], [next!.id, null]);
 });
