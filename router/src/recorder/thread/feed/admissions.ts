@@ -4,7 +4,7 @@ import type { ChatName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { AnnouncedGroups } from './announced.ts';
 import type { Book, Past } from './book.ts';
 import { feedNow } from './feed-clock.ts';
-import type { Group } from './group.ts';
+import { type Group, memberOf } from './group.ts';
 import { NO_REWARDS } from './rewards.ts';
 
 const CANCELLED = 'Its group does not wait for this session any longer: it had enough members, or its deadline passed.';
@@ -54,7 +54,7 @@ export class Admissions {
     const { tenant, session, group: name } = entry;
     const [known] = this.#book.groupsOf(session, tenant);
     if (known !== undefined) {
-      const { state } = known.members.find((member) => member.session === session)!;
+      const { state } = memberOf(known, session);
       return state === 'cancelled' ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isPast: false };
     }
     const past = await this.#pastOf(session, tenant);

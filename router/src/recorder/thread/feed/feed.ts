@@ -8,7 +8,7 @@ import { Book, type Past } from './book.ts';
 import { CancelledLabels } from './cancelled-labels.ts';
 import { Deliveries } from './deliveries.ts';
 import { GroupFailures } from './failures.ts';
-import { type Because, type Group, type Member, groupJson, isComplete, readiness } from './group.ts';
+import { type Because, type Group, type Member, groupJson, isComplete, memberOf, readiness } from './group.ts';
 import { factsOf, groupProblem, memberProblem } from './judge.ts';
 import { type RewardsChange, NO_REWARDS, detailsAfter, isReward, rewardsAfter } from './rewards.ts';
 import { Owner } from './owner.ts';
@@ -397,5 +397,3 @@ export class Feed {
 
 /** A consumer has the group, and got the member with it. */
 const isWithConsumer = ({ state }: Group, { dropped }: Member): boolean => state === 'leased' && dropped === null;
-
-const memberOf = (group: Group, session: string): Member => group.members.find((member) => member.session === session)!;

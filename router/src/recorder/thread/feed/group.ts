@@ -67,6 +67,10 @@ export const neededMembers = ({ size }: Group, { minMembers, first }: FeedOption
 /** Members that are delivered. */
 export const deliveredOf = (group: Group): Member[] => group.members.filter(({ dropped }) => dropped === null);
 
+/** @param session of a member */
+export const memberOf = (group: Group, session: string): Member =>
+  group.members.find((member) => member.session === session)!;
+
 /** The group as `GET /groups/{id}` shows it: who is missing, and why. */
 export function groupJson(group: Group, options: FeedOptions): GroupRow {
   const waitsFor = (member: Member): GroupRow['members'][number]['waits_for'] => {
