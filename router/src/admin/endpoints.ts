@@ -168,7 +168,11 @@ export const endpoints: readonly Endpoint[] = [
   ),
   ...listed(
     { caller: 'clients', needs: '--tinker-trainer' },
-    { 'POST /api/v1/create_model': 'Tinker: forwarded to the trainer, unless its session belongs to another key.' },
+    {
+      'POST /api/v1/create_model': 'Tinker: forwarded to the trainer, unless its session belongs to another key.',
+      'POST /api/v1/join_sampling_session':
+        'Tinker: forwarded to the trainer, unless the sampling session belongs to another key.',
+    },
   ),
 ];
 
