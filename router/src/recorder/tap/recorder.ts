@@ -237,7 +237,7 @@ export class Recorder {
     return false;
   }
 
-  /** What came of the response. @param isWhole whether all choices have ended */
+  /** A part of a response, or all of it, has come. @param isWhole whether all choices have ended */
   captured(x: Exchange, isWhole: boolean): void {
     x.setState(this.#areWhole, isWhole);
   }
@@ -247,10 +247,10 @@ export class Recorder {
    * that left after the last choice had ended has a whole response.
    */
   takeEnd(x: Exchange): SessionEnd | null {
-    const isWhole = x.state(this.#areWhole);
-    const mayEnd = x.outcome === null || hasSucceeded(x) || x.outcome === 'client_left';
-    const hasEnded = mayEnd && (isWhole ?? x.outcome !== 'client_left');
-    const end = !hasEnded || x.state(this.#takenEnds) === true ? null : endIn(x, this.sessionHeaders);
+    const hasLeft = x.outcome === 'client_left';
+    const isWhole = x.state(this.#areWhole) ?? !hasLeft;
+    const hasFailed = !isWhole || (x.outcome !== null && !hasLeft && !hasSucceeded(x));
+    const end = hasFailed || x.state(this.#takenEnds) === true ? null : endIn(x, this.sessionHeaders);
     if (end !== null) x.setState(this.#takenEnds, true);
     return end;
   }
