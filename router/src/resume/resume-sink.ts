@@ -24,6 +24,8 @@ export interface ResumeSinkParts {
   readonly generation: () => Generation | null;
   /** A generation keeps more than before. */
   readonly hasGrown: (generation: Generation) => void;
+  /** The last part is complete; plugins that read whole responses get the response now. */
+  readonly isWhole: () => void;
 }
 
 /** The response of an exchange that may be continued: it stays the same over all attempts, and plugins and the client get one response. */
@@ -35,6 +37,7 @@ export class ResumeSink extends PassingSink {
   readonly #x: Exchange;
   readonly #generation: () => Generation | null;
   readonly #hasGrown: (generation: Generation) => void;
+  readonly #isWhole: () => void;
   readonly #out: PayloadOut;
   #mode: Mode = 'plain';
   #head: ResponseHead | null = null;
@@ -43,11 +46,12 @@ export class ResumeSink extends PassingSink {
   #held: Buffer[] = [];
   #heldBytes = 0;
 
-  constructor(x: Exchange, inner: Sink, { generation, hasGrown }: ResumeSinkParts) {
+  constructor(x: Exchange, inner: Sink, { generation, hasGrown, isWhole }: ResumeSinkParts) {
     super(inner);
     this.#x = x;
     this.#generation = generation;
     this.#hasGrown = hasGrown;
+    this.#isWhole = isWhole;
     this.#out = new PayloadOut(inner);
   }
 
@@ -105,6 +109,7 @@ export class ResumeSink extends PassingSink {
     if (this.isOver) return;
     const generation = this.#generation();
     if (generation !== null && !this.#isComplete(generation)) return done();
+    this.#isWhole();
     this.#out.end();
     super.makeReady(done);
   }

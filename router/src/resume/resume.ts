@@ -5,6 +5,7 @@ import type { WeightSource } from '../weights/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { Asked } from '../generation/asked.ts';
 import type { AfterAttempt } from '../forward/attempt-context.ts';
+import type { Usage } from '../engines/usage.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { StateKey } from '../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../plugin.ts';
@@ -54,8 +55,12 @@ interface Followed {
   keptBytes: number;
   /** Parts in a row, aborted or truncated, that left no new token. */
   fruitless: number;
+  /** Tokens of all parts before the present one; null: no engine has reported any. */
+  usage: Usage | null;
   /** The usage of the exchange is that of all parts. */
   hasWholeUsage: boolean;
+  /** It is among those that were not continued. */
+  isUnresumed: boolean;
 }
 
 const chatPath = '/v1/chat/completions';
@@ -94,6 +99,7 @@ export class Resume implements AfterAttempt {
       followed.sink = new ResumeSink(x, make(), {
         generation: () => followed.generation,
         hasGrown: (generation) => this.#count(followed, generation),
+        isWhole: () => countAll(x, followed),
       });
     }
     return followed.sink;
@@ -108,25 +114,31 @@ export class Resume implements AfterAttempt {
       if (generation?.isAborted === true) {
         return this.#next(x, followed, generation, generation.isBroken ? 'cut' : 'aborted', 'the engine ended it');
       }
-      if (sink === null || sink.refusal === 0) return this.#whole(x, followed, result);
+      if (sink === null || sink.refusal === 0) return counted(x, followed, result);
+      this.#unresumed(followed, 'refused');
       const detail = `the engine that should have continued responded with ${sink.refusal}`;
       return { kind: 'cut', code: 'upstream_reset', detail };
     }
-    if (sink?.isOver === true) return this.#whole(x, followed, COMPLETE);
+    if (sink?.isOver === true) return counted(x, followed, COMPLETE);
     if (generation === null) {
-      if (followed.reason !== null) add(this.unresumed, followed.reason);
+      if (followed.reason !== null) this.#unresumed(followed, followed.reason);
       return result;
     }
-    if (!this.#isRetried(x, generation)) return result;
+    if (!this.#isRetried(x, followed, generation)) return counted(x, followed, result);
     return this.#next(x, followed, generation, result.code === 'engine_hung' ? 'cut_hung' : 'cut', result.detail);
   }
 
   /** The engine of a generation failed. @returns whether it is continued */
-  #isRetried(x: Exchange, generation: Generation): boolean {
+  #isRetried(x: Exchange, followed: Followed, generation: Generation): boolean {
     const failed = x.seams.filter(({ cause }) => cause !== 'aborted').length;
     const reason = this.#whyNot(x, generation) ?? (failed < this.#parts.maxRetries() ? null : 'retries');
-    if (reason !== null) add(this.unresumed, reason);
+    if (reason !== null) this.#unresumed(followed, reason);
     return reason === null;
+  }
+
+  #unresumed(followed: Followed, reason: string): void {
+    if (!followed.isUnresumed) add(this.unresumed, reason);
+    followed.isUnresumed = true;
   }
 
   #whyNot(x: Exchange, generation: Generation): string | null {
@@ -148,6 +160,7 @@ export class Resume implements AfterAttempt {
     detail: string,
   ): Result {
     const worker = x.worker!;
+    countAll(x, followed);
     const before = generation.offset;
     // Weights that were replaced in between are not those of all tokens.
     const now = this.#knownOf(worker);
@@ -160,6 +173,10 @@ export class Resume implements AfterAttempt {
     const isNew = hasProgress || failure === 'aborted';
     x.attemptFailed({ worker, failure: isNew ? failure : 'reset' }, isNew);
     const { offset: at } = generation;
+    // Tokens that did not go out are sampled anew.
+    if (x.usage !== null) x.usage = { ...x.usage, outputTokens: at };
+    followed.usage = x.usage;
+    followed.hasWholeUsage = false;
     if (hasProgress) {
       const seam: Seam = { at, worker: worker.url, version, cause: failure };
       x.seams = [...x.seams, seam];
@@ -191,7 +208,9 @@ export class Resume implements AfterAttempt {
       known: null,
       keptBytes: 0,
       fruitless: 0,
+      usage: null,
       hasWholeUsage: false,
+      isUnresumed: false,
     });
     return true;
   }
@@ -210,7 +229,7 @@ export class Resume implements AfterAttempt {
     const before = followed.generation;
     if (before !== null && before.ids.length > 0) {
       const rest = this.#continued(before, dialect === null ? null : Asked.read(dialect, body));
-      return before.isEndUnsure ? this.#unlessWithinText(before, worker, rest) : rest;
+      return before.isEndUnsure ? this.#unlessWithinText(followed, before, worker, rest) : rest;
     }
     const asked = dialect === null || body.length > MAX_BODY_BYTES ? null : Asked.read(dialect, body);
     const facts = asked === null ? null : factsOf(asked);
@@ -224,7 +243,7 @@ export class Resume implements AfterAttempt {
       isVllm: worker.engine === 'vllm',
       habits: this.#habits,
       isContinued: (hasNew) => this.#isContinued(x, followed, generation, hasNew),
-      isRetried: () => this.#isRetried(x, generation),
+      isRetried: () => this.#isRetried(x, followed, generation),
     });
     followed.generation = generation;
     return askedBody(asked!, generation.showsStops);
@@ -247,11 +266,11 @@ export class Resume implements AfterAttempt {
   }
 
   /** Asks an engine whether the tokens so far end within a character. An engine that can't say is taken to say no. */
-  async #unlessWithinText(generation: Generation, worker: Worker, rest: Buffer): Promise<Buffer> {
+  async #unlessWithinText(followed: Followed, generation: Generation, worker: Worker, rest: Buffer): Promise<Buffer> {
     const question = JSON.stringify({ tokens: generation.ids.slice(-LAST_TOKENS) });
     const reply = await worker.post('/detokenize', question, DETOKENIZE_MS).catch(() => null);
     if (reply?.status === 200 && endsWithinText(reply.text)) {
-      add(this.unresumed, 'text');
+      this.#unresumed(followed, 'text');
       throw new Refused(new RouterError('upstream_reset', 'The engine failed within a character of its text.'));
     }
     generation.isEndUnsure = false;
@@ -259,15 +278,15 @@ export class Resume implements AfterAttempt {
   }
 
   /** The engine ended a generation by an abort. @returns whether it is continued */
-  #isContinued(x: Exchange, { fruitless }: Followed, generation: Generation, hasNew: boolean): boolean {
+  #isContinued(x: Exchange, followed: Followed, generation: Generation, hasNew: boolean): boolean {
     const nowMs = performance.now();
     const { weights, resumesAll, maxRetries } = this.#parts;
     const isOfSwap = weights?.wasAbortedBySwap(x.worker!, nowMs) === true;
     if (!isOfSwap && (!resumesAll || this.#aborts.mayBeAt(nowMs))) return false;
     // An engine may abort the same request each time.
-    const mayGoOn = isOfSwap || hasNew ? maxRetries() > 0 : fruitless < maxRetries();
+    const mayGoOn = isOfSwap || hasNew ? maxRetries() > 0 : followed.fruitless < maxRetries();
     const reason = this.#whyNot(x, generation) ?? (mayGoOn ? null : 'retries');
-    if (reason !== null) add(this.unresumed, reason);
+    if (reason !== null) this.#unresumed(followed, reason);
     return reason === null;
   }
 
@@ -276,25 +295,37 @@ export class Resume implements AfterAttempt {
     const followed = x.state(this.#followed);
     if (followed === null) return;
     this.#keptBytes -= followed.keptBytes;
-    this.#countAll(x, followed);
+    countAll(x, followed);
+    // Without a response of another engine there was no end of a part at which it could be counted.
+    const isLost = x.outcome === 'cut' && (x.error?.code === 'upstream_reset' || x.error?.code === 'engine_hung');
+    if (isLost && followed.worker !== null)
+      this.#unresumed(followed, x.failures.length > this.#parts.maxRetries() ? 'retries' : 'workers');
   }
+}
 
-  /** The response is complete. Its usage is set now, because the policy reads it before `finished` is called. */
-  #whole(x: Exchange, followed: Followed, result: Result): Result {
-    this.#countAll(x, followed);
-    return result;
-  }
+/** The response has ended. Its usage is set now, because the policy reads it before `finished` is called. */
+function counted(x: Exchange, followed: Followed, result: Result): Result {
+  countAll(x, followed);
+  return result;
+}
 
-  /** The engine of the last part counted the tokens of earlier ones to the prompt. */
-  #countAll(x: Exchange, followed: Followed): void {
-    const { generation, hasWholeUsage } = followed;
-    if (hasWholeUsage || generation === null || generation.offset === 0 || x.usage === null) return;
-    followed.hasWholeUsage = true;
-    const { promptTokens, outputTokens } = x.usage;
-    const { offset } = generation;
-    const lessOffset = promptTokens === null ? null : promptTokens - offset;
-    x.usage = { ...x.usage, promptTokens: lessOffset, outputTokens: outputTokens + offset };
+/** Makes the usage of the exchange, which an engine reports of its own part, that of all parts. */
+function countAll(x: Exchange, followed: Followed): void {
+  const { generation, usage: before, hasWholeUsage } = followed;
+  if (hasWholeUsage || generation === null || x.usage === null) return;
+  followed.hasWholeUsage = true;
+  const { offset } = generation;
+  if (before === x.usage) {
+    // The present part was not reported: the tokens of it that went out are counted.
+    x.usage = { ...x.usage, outputTokens: generation.sampled.length };
+    return;
   }
+  if (offset === 0) return;
+  // Its engine counted the tokens of earlier parts to the prompt.
+  const { promptTokens: own, cachedTokens: cached, outputTokens } = x.usage;
+  const promptTokens = before?.promptTokens ?? (own === null ? null : own - offset);
+  const cachedTokens = cached === null || promptTokens === null ? cached : Math.min(cached, promptTokens);
+  x.usage = { promptTokens, cachedTokens, outputTokens: outputTokens + offset };
 }
 
 function reasonOf(x: Exchange, { engine }: Worker, asked: RequestFacts | null, body: Buffer): string | null {

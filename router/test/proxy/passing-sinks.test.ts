@@ -149,7 +149,7 @@ const fail = (_: Plugin, error: unknown): never => {
 const observer: Plugin = { name: 'observer', observeResponse: () => ({ observe: () => {} }) };
 const changer: Plugin = { name: 'changer', responseHead: () => {} };
 const resumed = (sink: Sink): Sink =>
-  new ResumeSink(exchangeOf(sink), sink, { generation: () => null, hasGrown: () => {} });
+  new ResumeSink(exchangeOf(sink), sink, { generation: () => null, hasGrown: () => {}, isWhole: () => {} });
 const observed = (sink: Sink): Sink => listeningSink(exchangeOf(sink), [observer], sink);
 const changed = (sink: Sink): Sink => responseSink(exchangeOf(sink), [changer], fail, null);
 const keptAlive = (sink: Sink): Sink => new KeepAliveSink(sink);

@@ -1,79 +1,14 @@
 import assert from 'node:assert/strict';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { until } from '../harness/within.ts';
 import { connectClient } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { type EngineRequest, answer, startEngine } from '../harness/engine.ts';
-import { policyModule } from '../harness/policy-module.ts';
-import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
+import { startTestRouter, untilIdle } from '../harness/router.ts';
 import { chunk } from '../harness/message.ts';
+import { BODY, DONE, END, JOINED, LAST_CHUNK, begin, end, event, payloadOf, scene } from './played-engines.ts';
 
-const BODY = { input_ids: [1, 2, 3], stream: true, sampling_params: { max_new_tokens: 4 } };
-
-/** An event of a cumulative stream of SGLang. */
-const event = (ids: readonly number[], finish: object | null = null, prompt = 3): string =>
-  `data: ${JSON.stringify({
-    text: ids.map((id) => `<${id}>`).join(''),
-    output_ids: ids,
-    meta_info: {
-      id: 'x',
-      finish_reason: finish,
-      prompt_tokens: prompt,
-      completion_tokens: ids.length,
-      weight_version: '1',
-    },
-  })}\n\n`;
-const END = event([9], { type: 'length', length: 1 }, 5);
-const LAST_CHUNK = '0\r\n\r\n';
-const DONE = 'data: [DONE]\n\n';
 const DIED = `data: {"error":{"message":"EngineCore died","code":500}}\n\n`;
-
-/** Engines that a test plays, in the order in which the router turns to them. */
-async function scene(t: TestContext, options: RouterOptions = {}) {
-  const engines = await Promise.all([startEngine(t), startEngine(t)]);
-  const workerUrls = engines.map(({ url }) => url);
-  const router = await startTestRouter(t, { workerUrls, policy: 'round_robin', resume: 'on', ...options });
-  const client = await connectClient(t, router.url);
-  const metric = async (sample: string): Promise<string> => {
-    const page = await (await fetch(`${router.metricsUrl}/metrics`)).text();
-    return page.split('\n').find((line) => line.startsWith(`${sample} `)) ?? '';
-  };
-  return { router, engines, client, metric };
-}
-
-async function payloadOf(asked: EngineRequest): Promise<Record<string, unknown>> {
-  return JSON.parse((await asked.payload()).toString()) as Record<string, unknown>;
-}
-
-/** The first two tokens of a generation. */
-async function begin(
-  { client, engines }: Awaited<ReturnType<typeof scene>>,
-  body: object = BODY,
-): Promise<EngineRequest> {
-  client.write(post('/generate', body));
-  const asked = await engines[0].next();
-  await asked.payload();
-  asked.beginStream();
-  asked.connection.write(chunk(event([7])) + chunk(event([7, 8])));
-  await client.read('<7><8>');
-  return asked;
-}
-
-/** The rest of it, by the other engine. */
-async function end({ client, engines }: Awaited<ReturnType<typeof scene>>): Promise<string> {
-  const asked = await engines[1].next();
-  assert.deepEqual(await payloadOf(asked), {
-    ...BODY,
-    input_ids: [1, 2, 3, 7, 8],
-    sampling_params: { max_new_tokens: 2 },
-  });
-  asked.beginStream();
-  asked.connection.write(chunk(END) + chunk(DONE) + LAST_CHUNK);
-  return client.read('0\r\n\r\n');
-}
-
-const JOINED =
-  '"text":"<7><8><9>","output_ids":[7,8,9],"meta_info":{"id":"x","finish_reason":{"type":"length","length":3},"prompt_tokens":3,"completion_tokens":3,';
 
 test('a hung engine’s generation continues', async (t) => {
   const s = await scene(t);
@@ -82,27 +17,6 @@ test('a hung engine’s generation continues', async (t) => {
   x!.activity!.workerHung!(x!.worker!, 'a proof');
   assert.ok((await end(s)).includes(JOINED));
   assert.equal(await s.metric('turnout_resumes_total{cause="cut_hung"}'), 'turnout_resumes_total{cause="cut_hung"} 1');
-});
-
-test('a policy learns from the tokens of all parts', async (t) => {
-  const policy = policyModule(
-    t,
-    `() => {
-       let usage = null;
-       return {
-         needs: 'key',
-         choose: (x, workers) => workers[0].alone,
-         ended: (x) => void (usage = x.usage),
-         describe: () => ({ usage }),
-       };
-     }`,
-  );
-  const s = await scene(t, { policy });
-  (await begin(s)).connection.reset();
-  await end(s);
-  await untilIdle(s.router);
-  const { policies } = (await (await fetch(`${s.router.url}/policies`)).json()) as { policies: { state: object }[] };
-  assert.deepEqual(policies[0]!.state, { usage: { promptTokens: 3, cachedTokens: null, outputTokens: 3 } });
 });
 
 test('an engine that reports its own failure within the stream has failed', async (t) => {
