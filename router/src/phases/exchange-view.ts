@@ -34,11 +34,13 @@ export interface RequestBodyView {
   /** Bytes that have arrived. */
   readonly bytes: number;
   readonly isComplete: boolean;
-  /** Calls `then` when the last byte has arrived. */
+  /** false: a part of it was sent and is not kept, because the response has begun or `--retry-buffer-bytes` are used up. */
+  readonly isWhole: boolean;
+  /** Calls `then` when the last byte has arrived, also if the engine gets the body meanwhile. Not if the client leaves before. */
   whenComplete(then: (body: RequestBodyView) => void): void;
-  /** Calls `then` with all of it in one buffer when the last byte has arrived. */
+  /** Calls `then` with all of it in one buffer when the last byte has arrived, if it is whole then. */
   whenJoined(then: (bytes: Buffer) => void): void;
-  /** All of it in one buffer; only once it is complete. The buffer must not be changed. */
+  /** All of it in one buffer; only while it is complete and whole. The buffer must not be changed. */
   join(): Buffer;
 }
 

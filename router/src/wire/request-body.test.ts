@@ -121,6 +121,24 @@ test('whoever asks for a complete body when it is here is answered at once', () 
   assert.equal(calls, 1);
 });
 
+test('all that wait for the last byte are called, also those of a body that is sent meanwhile', () => {
+  const { body, socket } = makeBody();
+  const taker = new Taker();
+  const calls: string[] = [];
+  push(body, 'a');
+  body.whenComplete(({ bytes }) => calls.push(`one ${bytes}`));
+  body.whenJoined((bytes) => calls.push(`two ${bytes.toString()}`));
+  body.readAhead(3);
+  taker.isFull = true;
+  body.attach(taker);
+  assert.ok(socket.isPaused, 'the taker sets the pace');
+  body.detach();
+  body.whenComplete(() => calls.push('three'));
+  push(body, 'b', 'c');
+  body.finish();
+  assert.deepEqual(calls, ['one 3', 'two abc', 'three']);
+});
+
 test('the budget counts what is kept and gets it back', () => {
   const budget = new RetryBudget(10);
   const bodies = [makeBody(budget).body, makeBody(budget).body];
@@ -133,9 +151,12 @@ test('the budget counts what is kept and gets it back', () => {
   assert.equal(budget.usedBytes, 0);
 });
 
-test('past the budget a body flows through and can not be tried again', () => {
+test('past the budget a body flows through, and can not be tried again or joined', () => {
   const { body, budget } = makeBody(new RetryBudget(5));
   const taker = new Taker();
+  let calls = 0;
+  body.whenJoined(() => assert.fail('it was joined'));
+  body.whenComplete(() => calls++);
   body.attach(taker);
   push(body, 'four');
   assert.ok(body.isWhole);
@@ -145,7 +166,7 @@ test('past the budget a body flows through and can not be tried again', () => {
   assert.equal(budget.usedBytes, 0);
   assert.deepEqual(body.pieces, []);
   body.finish();
-  assert.ok(taker.isEnded);
+  assert.ok(taker.isEnded && calls === 1);
 });
 
 test('beyond the budget, unread bytes are not lost', () => {

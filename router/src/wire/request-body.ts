@@ -50,7 +50,10 @@ export class RequestBody {
   isWhole = true;
   /** Every piece is a whole buffer of a socket read, which `free` may free. */
   holdsReads = false;
-  /** Until when something waited for the last byte (monotonic ms); Infinity: it still waits, -Infinity: nothing had to. */
+  /**
+   * Until when something waited for the last byte before the body was sent (monotonic ms); -Infinity: nothing had to. Infinity: it still
+   * waits, so the body is read at the client's pace.
+   */
   awaitedUntilMs = -Infinity;
   readonly #budget: RetryBudget;
   readonly #setPaused: (isPaused: boolean) => void;
@@ -59,7 +62,8 @@ export class RequestBody {
   #isReleased = false;
   #isKept = false;
   #sink: BodySink | null = null;
-  #waiting: ((body: RequestBody) => void) | null = null;
+  /** Called when the last byte arrives; null: nothing waits for it. */
+  #waiting: ((body: RequestBody) => void)[] | null = null;
   /** Index of the next piece for the sink. */
   #next = 0;
   /** Reads that the sink has taken and that are not kept. */
@@ -144,28 +148,29 @@ export class RequestBody {
     }
     this.#keep(piece, true);
     this.#untakenBytes += piece.length;
-    if (this.#waiting === null && this.#untakenBytes > MAX_UNTAKEN_BYTES) this.#setPaused(true);
+    if (this.awaitedUntilMs !== Infinity && this.#untakenBytes > MAX_UNTAKEN_BYTES) this.#setPaused(true);
   }
 
   finish(): void {
     this.isComplete = true;
     if (this.#sink !== null && this.#next === this.pieces.length) this.#sink.end();
-    if (this.#waiting !== null) {
-      const waiting = this.#waiting;
-      this.#waiting = null;
-      this.awaitedUntilMs = performance.now();
-      waiting(this);
-    }
+    if (this.awaitedUntilMs === Infinity) this.awaitedUntilMs = performance.now();
+    const waiting = this.#waiting;
+    this.#waiting = null;
+    if (waiting !== null) for (const then of waiting) then(this);
   }
 
-  /** Calls `then` when the last byte has arrived. */
+  /** Calls `then` when the last byte has arrived, also if the body is sent meanwhile; never, if the client leaves before. */
   whenComplete(then: (body: RequestBody) => void): void {
-    if (this.isComplete) then(this);
-    else {
-      this.#waiting = then;
-      this.awaitedUntilMs = Infinity;
-      this.#setPaused(false);
-    }
+    if (this.isComplete) return then(this);
+    (this.#waiting ??= []).push(then);
+    this.#await();
+  }
+
+  /** It is read whether it is sent or not. */
+  #await(): void {
+    this.awaitedUntilMs = Infinity;
+    this.#setPaused(false);
   }
 
   /**
@@ -174,16 +179,18 @@ export class RequestBody {
    */
   readAhead(length: number): void {
     const { usedBytes, limitBytes } = this.#budget;
-    if (length < 0 || length > READ_AHEAD_BYTES || usedBytes + length - this.bytes > limitBytes) return;
-    this.whenComplete(() => {});
+    if (this.isComplete || length < 0 || length > READ_AHEAD_BYTES || usedBytes + length - this.bytes > limitBytes)
+      return;
+    this.#await();
   }
 
   /**
-   * As `whenComplete`, with the body in one buffer; the copy of a body larger than a read is the caller's. A large body is joined over
-   * several turns of the event loop, unless it is not needed any more by then.
+   * As `whenComplete`, with the body in one buffer, if it is whole then; the copy of a body larger than a read is the caller's. A large body
+   * is joined over several turns of the event loop, unless it is not needed any more by then.
    */
   whenJoined(then: (bytes: Buffer) => void): void {
     this.whenComplete(() => {
+      if (!this.isWhole) return;
       if (this.bytes > SLICE_BYTES) copyInTurns(this.pieces, this.bytes, () => !this.#isReleased, then);
       else then(this.bytes <= MAX_UNTAKEN_BYTES ? this.join() : Buffer.concat(this.pieces));
     });
@@ -192,8 +199,7 @@ export class RequestBody {
   /** Sends the body to `sink` from its first byte on. Only while `isWhole`. */
   attach(sink: BodySink): void {
     this.#sink = sink;
-    // The sink sets the pace, even if a stage waits for the whole body.
-    this.#waiting = null;
+    // The sink sets the pace, even if something waits for the whole body.
     this.awaitedUntilMs = -Infinity;
     this.#next = 0;
     this.resume();

@@ -52,6 +52,57 @@ test('classify: the key, the group and the end that a plugin sets steer, and wha
   );
 });
 
+test('a plugin that only observes the body is called, though the engine gets the body meanwhile', async (t) => {
+  const called: unknown[] = [];
+  const plugin: Plugin = {
+    name: 'observer',
+    classify: (x) => {
+      x.body.whenComplete(({ bytes, isWhole }) => called.push([bytes, isWhole]));
+      x.body.whenJoined((body) => called.push(body.toString()));
+    },
+  };
+  const { client, engine, ask } = await startScene(t, {}, { plugins: [plugin] });
+  const body = '{"prompt":"hello"}';
+  const message = request('POST', '/v1/completions', body);
+  const asked = await ask(message.slice(0, -8));
+  deepEqual(called, []);
+  client.write(message.slice(-8));
+  equal((await asked.payload()).toString(), body);
+  asked.answer('{}');
+  equal((await client.answer('POST')).status, 200);
+  deepEqual(called, [[body.length, true], body]);
+  equal(engine.requests.length, 1);
+});
+
+for (const policy of ['round_robin', 'cache_aware']) {
+  test(`plugins that read the body early get it, also if others wait for it later, with ${policy}`, async (t) => {
+    const called: string[] = [];
+    const begun = Promise.withResolvers<void>();
+    const early = new WeakMap<object, Promise<Buffer>>();
+    const observer: Plugin = { name: 'observer', classify: (x) => x.body.whenComplete(() => called.push('observer')) };
+    const waiter: Plugin = {
+      name: 'waiter',
+      classify: (x) => {
+        early.set(x, new Promise((resolve) => x.body.whenJoined(resolve)));
+        begun.resolve();
+      },
+      requestBody: (x) => early.get(x)!,
+    };
+    const options = { policy, maxConcurrentRequests: 1, queueSize: 1, pluginTimeoutMs: 60_000 };
+    const { client, engine } = await startScene(t, options, { plugins: [observer, waiter] });
+    const body = '{"prompt":"hello"}';
+    const message = request('POST', '/v1/completions', body);
+    client.write(message.slice(0, -8));
+    await begun.promise;
+    client.write(message.slice(-8));
+    const asked = await engine.next();
+    equal((await asked.payload()).toString(), body);
+    asked.answer('{}');
+    equal((await client.answer('POST')).status, 200);
+    deepEqual(called, ['observer']);
+  });
+}
+
 for (const [when, say] of [
   ['at once', (refusal: PluginRefusal | null) => refusal],
   ['later', (refusal: PluginRefusal | null) => later(refusal)],
