@@ -160,9 +160,12 @@ export class Worker {
     return (Object.keys(REASONS) as Reason[]).filter((reason) => (this.reasons & REASONS[reason]) !== 0);
   }
 
-  /** Whether both serve some model, as far as is known: a worker without a list may serve any. */
-  mayShareModel({ models: others }: Worker): boolean {
-    const { models } = this;
-    return !models?.size || !others?.size || [...models.keys()].some((name) => others.has(name));
+  /** Whether both serve some model, as far as is known. */
+  mayShareModel({ models }: Worker): boolean {
+    return this.models === null || models === null || shareModel(this.models, models);
   }
 }
+
+/** Whether two workers with these lists have a model in common. One that lists nothing may serve any. */
+export const shareModel = (one: ReadonlyMap<string, string>, other: ReadonlyMap<string, string>): boolean =>
+  one.size === 0 || other.size === 0 || [...one.keys()].some((name) => other.has(name));

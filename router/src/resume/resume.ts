@@ -2,7 +2,7 @@ import type { Exchange, Seam } from '../exchange.ts';
 import { dialectOf } from '../engines/dialects/dialects.ts';
 import { UNSET } from '../engines/weight-label.ts';
 import type { WeightSource } from '../weights/engine-weights.ts';
-import type { Worker } from '../fleet/worker.ts';
+import { type Worker, shareModel } from '../fleet/worker.ts';
 import { Asked } from '../generation/asked.ts';
 import type { AfterAttempt } from '../forward/attempt-context.ts';
 import type { Usage } from '../engines/usage.ts';
@@ -48,8 +48,10 @@ interface Followed {
   sink: ResumeSink | null;
   /** Why it can't be continued; null: it can. */
   reason: string | null;
-  /** Of its first part: another kind of engine would not understand the request. */
+  /** Of its first part: another kind of engine would not understand the request, and another model not continue it. */
   worker: Worker | null;
+  /** Those that it served then: its engine may be started with others. null: not known. */
+  models: ReadonlyMap<string, string> | null;
   /** Of the weights of the present worker, before it got the request; null: it has none. */
   known: Known | null;
   keptBytes: number;
@@ -182,6 +184,7 @@ export class Resume implements AfterAttempt {
       x.seams = [...x.seams, seam];
     }
     followed.fruitless = hasProgress ? 0 : followed.fruitless + 1;
+    if (followed.worker === null) followed.models = worker.models;
     followed.worker ??= worker;
     add(this.resumed, failure);
     this.resumedTokens += at - before;
@@ -205,6 +208,7 @@ export class Resume implements AfterAttempt {
       sink: null,
       reason: 'path',
       worker: null,
+      models: null,
       known: null,
       keptBytes: 0,
       fruitless: 0,
@@ -215,10 +219,12 @@ export class Resume implements AfterAttempt {
     return true;
   }
 
-  /** Only engines of the same kind understand the rest of a request. */
+  /** Only engines of the same kind understand the rest of a request; one that names no model is for the model that its engine has. */
   #choose(x: Exchange, workers: readonly Worker[]): readonly Worker[] {
-    const first = x.state(this.#followed)?.worker ?? null;
-    return first === null ? workers : workers.filter(({ engine }) => engine === first.engine);
+    const { worker: first = null, models = null } = x.state(this.#followed) ?? {};
+    if (first === null) return workers;
+    const isOfModel = (own: Worker['models']): boolean => models === null || (own !== null && shareModel(models, own));
+    return workers.filter((worker) => worker.engine === first.engine && isOfModel(worker.models));
   }
 
   #requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
