@@ -203,10 +203,10 @@ export class Generation {
 
   /**
    * The present part is over, and another engine continues.
-   * @param version of the weights, where the engine did not name it
-   * @returns `name`: what the engine named its weights last, or `version`
+   * @param version what the engine writes for its weights, where it did not name them; null: not known
+   * @returns `name`: what the engine named its weights last, if it did
    */
-  seam(version: string | null): { readonly hasProgress: boolean; readonly name: string | null } {
+  seam(version: string | null): { readonly hasProgress: boolean; readonly name?: string | null } {
     this.#kept = [];
     this.#usage = null;
     const newest = this.#newest;
@@ -225,8 +225,8 @@ export class Generation {
     this.#count = 0;
     this.isAborted = false;
     this.isBroken = false;
-    const last = told.at(-1)?.version ?? null;
-    return { hasProgress: count > 0, name: last === null ? null : String(last) };
+    const last = own.at(-1)?.version ?? null;
+    return { hasProgress: count > 0, ...(own.length > 0 && { name: last === null ? null : String(last) }) };
   }
 
   /** An engine that can't go on says so in its stream. An error that is the client's comes before any token. */

@@ -30,6 +30,8 @@ interface Known {
   readonly version: string | null;
   /** What the worker names them; null: any name counts. */
   readonly name: string | null;
+  /** What the worker writes into its responses for them; null: not known. */
+  readonly written: string | null;
   readonly breaks: number;
 }
 
@@ -168,7 +170,7 @@ export class Resume implements AfterAttempt {
     const now = this.#knownOf(worker);
     const { known } = followed;
     const hasStayed = now.version === known?.version && now.breaks === known.breaks;
-    const { hasProgress, name } = generation.seam(hasStayed ? now.version : null);
+    const { hasProgress, name = hasStayed ? now.version : null } = generation.seam(hasStayed ? now.written : null);
     const isOwn = name === null || now.name === null || name === now.version;
     const version = isOwn ? name : ([now, known].find((each) => each?.name === name)?.version ?? null);
     // A request for the rest is a request of its own, with retries of its own. Without progress it is the same one.
@@ -194,10 +196,13 @@ export class Resume implements AfterAttempt {
   #knownOf(worker: Worker): Known {
     const weights = this.#parts.weights?.weightsOf(worker) ?? null;
     const { weightVersion } = worker;
-    // A name that was never set tells nothing.
-    if (weights === null) return { version: weightVersion === UNSET ? null : weightVersion, name: null, breaks: 0 };
+    if (weights === null) {
+      // A name that was never set tells nothing.
+      const version = weightVersion === UNSET ? null : weightVersion;
+      return { version, name: null, written: weightVersion, breaks: 0 };
+    }
     const { snapshot, name, breaks, isSure } = weights;
-    return { version: isSure ? snapshot : null, name, breaks };
+    return { version: isSure ? snapshot : null, name, written: isSure && snapshot !== null ? name : null, breaks };
   }
 
   #appliesTo(x: Exchange): boolean {

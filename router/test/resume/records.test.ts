@@ -71,6 +71,23 @@ for (const kind of ['sglang', 'vllm'] as const) {
   });
 }
 
+test('vllm: a response has the weight versions of all parts, also where no version was ever set', async (t) => {
+  const { script, held } = holding(6);
+  const scene = await startResumeScene(t, 'vllm', 2, {}, { script, timeScale: 0.1 });
+  const versionsOf = async (url: string): Promise<unknown> => {
+    const body = { token_ids: [300, 301, 302], stream: true, sampling_params: { seed: 3, max_tokens: 20 } };
+    const response = await fetch(`${url}/inference/v1/generate`, { method: 'POST', body: JSON.stringify(body) });
+    const written = /"weight_versions":(\[.*?\])/.exec(await response.text());
+    return JSON.parse(written![1]!) as unknown;
+  };
+  const versions = versionsOf(scene.router.url);
+  await held;
+  await until('the router has read tokens', () => [...scene.router.pipeline.inFlight][0]!.answerReads > 0);
+  await scene.killed(scene.engines.findIndex((engine) => engine.stats().generatedTokens > 0));
+  assert.deepEqual(await versions, [{ version: 'default', start: 0, end: 20 }]);
+  assert.match(await scene.metrics(), /turnout_resumes_total\{cause="cut"\} 1/);
+});
+
 for (const streamCoalesceMs of [0, 500]) {
   const how = streamCoalesceMs === 0 ? '' : ' while a read is delayed';
   test(`a captured chat survives its engine${how}, and its record is exact`, async (t) => {
