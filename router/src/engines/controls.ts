@@ -1,3 +1,5 @@
+import { truthOf } from '../kit/truth.ts';
+
 /** A path that controls an engine. */
 export interface Control {
   /** With `*` at the end: every path with this prefix, for later releases too. */
@@ -157,8 +159,7 @@ export function emptiesCache({ flushes }: Control, target: string): boolean {
   if (flushes !== 'unless clear_cache=false') return flushes === true;
   const at = target.indexOf('?');
   const value = at < 0 ? null : new URLSearchParams(target.slice(at)).getAll('clear_cache').at(-1);
-  // As pydantic reads a truth value.
-  return !/^(?:false|f|0|no|n|off)$/i.test(value ?? '');
+  return truthOf(value) !== false;
 }
 
 /** What a path and a method mean for control: who may send the request, and which engines get it if its client names none. */

@@ -16,6 +16,11 @@ test('media without data are none, nested to any depth', () => {
   }
 });
 
+test('a stream is asked for with every truth value that engines take', () => {
+  for (const yes of ['true', '1', '"true"', '"1"']) equal(asked(`{"stream":${yes}}`).isStream, true, yes);
+  for (const no of ['false', '0', '"false"', 'null', '2', '"x"']) equal(asked(`{"stream":${no}}`).isStream, false, no);
+});
+
 test('parameters are those of the object, and none of anything else', () => {
   deepEqual(asked('{"sampling_params":{"n":3}}').param('n'), 3);
   for (const given of ['[{"n":3}]', 'null', '"n"']) equal(asked(`{"sampling_params":${given}}`).params, null);

@@ -1,5 +1,6 @@
 import { JsonEdit, type Members } from '../kit/json-edit.ts';
 import { Json } from '../kit/json-members.ts';
+import { truthOf } from '../kit/truth.ts';
 import type { Dialect } from './dialect.ts';
 
 /** A prompt as its client wrote it. */
@@ -44,7 +45,7 @@ export class Asked {
   }
 
   get isStream(): boolean {
-    return this.get('stream') === true;
+    return truthOf(this.get('stream')) === true;
   }
 
   /** The most tokens of a sample; Infinity: as many as fit. */
@@ -69,7 +70,7 @@ export class Asked {
   /** The response has the ids of sampled tokens without a further member. */
   get asksForIds(): boolean {
     const { asksForIds } = this.dialect.request;
-    return asksForIds === null || Object.keys(asksForIds).every((name) => this.get(name) === true);
+    return asksForIds === null || Object.keys(asksForIds).every((name) => truthOf(this.get(name)) === true);
   }
 
   /** The value of the prompt; null: the request has no prompt, or several. */

@@ -69,8 +69,14 @@ test('ids are asked for where the client did not, and all of the text where vLLM
     askedBody(asked, true).toString(),
     '{"prompt":[1],"stop":"x","return_token_ids":true,"include_stop_str_in_output":true}',
   );
-  const own = Buffer.from('{"prompt":[1],"return_token_ids":true}');
-  assert.equal(askedBody(Asked.read(dialects.completions, own)!, false), own);
+  for (const yes of ['true', '1', '"true"', '"Yes"']) {
+    const own = Buffer.from(`{"prompt":[1],"return_token_ids":${yes}}`);
+    assert.equal(askedBody(Asked.read(dialects.completions, own)!, false), own);
+  }
+  for (const no of ['null', 'false', '0', '"off"']) {
+    const own = askedBody(read('completions', `{"prompt":[1],"return_token_ids":${no}}`), false);
+    assert.equal(own.toString(), '{"prompt":[1],"return_token_ids":true}');
+  }
 });
 
 test('what can not be continued exactly says why', () => {
@@ -107,6 +113,15 @@ test('what can not be continued exactly says why', () => {
     ['inference', '{"token_ids":[1],"output_mode":"text"}', 'form'],
     ['inference', '{"token_ids":[1],"output_mode":"tokens"}', null],
     ['generate', '{"input_ids":[1],"return_flat_raw_output_top_logprobs":true}', 'form'],
+    // vLLM reads them as 50, 1 and true, SGLang's parameters have no types.
+    ['completions', '{"prompt":[1],"max_tokens":"50"}', 'form'],
+    ['completions', '{"prompt":[1],"min_tokens":true}', 'form'],
+    ['completions', '{"prompt":[1],"include_stop_str_in_output":1}', 'form'],
+    ['completions', '{"prompt":[1],"stream_options":{"include_usage":"true"}}', 'form'],
+    ['completions', '{"prompt":[1],"return_token_ids":"perhaps"}', 'form'],
+    ['completions', '{"prompt":[1],"return_token_ids":null,"max_tokens":null,"echo":null}', null],
+    ['inference', '{"token_ids":[1],"sampling_params":{"max_tokens":"50"}}', 'form'],
+    ['generate', '{"input_ids":[1],"sampling_params":{"no_stop_trim":"false"}}', 'form'],
   ];
   for (const [form, body, reason] of cases) assert.equal(factsOf(read(form, body)).whyNot, reason, body);
   assert.equal(Asked.read(dialects.generate, Buffer.from('[1]')), null);

@@ -1,6 +1,7 @@
 import type { Asked } from '../generation/asked.ts';
 import type { Dialect } from '../generation/dialect.ts';
 import type { Members } from '../kit/json-edit.ts';
+import { truthOf } from '../kit/truth.ts';
 
 /** What a generation keeps of its request: the body may be large. */
 export interface RequestFacts {
@@ -29,7 +30,6 @@ export function factsOf(asked: Asked): RequestFacts {
   const isFlat = dialect.request.params === null;
   const isOne = isOneOfIds || (isFlat && prompt !== null && !prompt.isList);
   const hasParams = isFlat || !Array.isArray(asked.get(dialect.request.params));
-  const options = (asked.get('stream_options') ?? {}) as { readonly include_usage?: unknown };
   const tokens = asked.param('stop_token_ids');
   return {
     dialect,
@@ -41,7 +41,7 @@ export function factsOf(asked: Asked): RequestFacts {
     showsStop: asked.param('include_stop_str_in_output') === true || asked.param('no_stop_trim') === true,
     showsTokens: asked.param('skip_special_tokens') === false || (Array.isArray(tokens) && tokens.length > 0),
     asksForIds: asked.asksForIds,
-    asksForUsage: options.include_usage === true,
+    asksForUsage: optionsOf(asked).include_usage === true,
     echoes: isFlat && asked.param('echo') === true,
     promptTokens: isOneOfIds ? prompt!.count() : null,
   };
@@ -139,8 +139,26 @@ const parameters: Readonly<Record<string, Readonly<Record<string, readonly unkno
   prompt: { suffix: [''], session_params: [], truncate_prompt_tokens: [], kv_transfer_params: [] },
 };
 
+/** Parameters that are read here. vLLM takes more than JSON's own truth values, and SGLang's `sampling_params` have no types. */
+const TRUTHS = ['include_stop_str_in_output', 'no_stop_trim', 'skip_special_tokens', 'echo'];
+
+/** What is read is what engines read: texts, for example, are numbers to some of them. */
+function isPlain(asked: Asked): boolean {
+  const { limit, least, asksForIds } = asked.dialect.request;
+  const numbers = [asked.param(limit), asked.param(least)];
+  const truths = [...TRUTHS.map((name) => asked.param(name)), optionsOf(asked).include_usage];
+  // All engines read it in one way, and refuse the rest.
+  const read = Object.keys(asksForIds ?? {}).map((name) => truthOf(asked.get(name)) ?? asked.get(name));
+  const areOf = (type: string, values: readonly unknown[]): boolean =>
+    values.every((value) => value === undefined || value === null || typeof value === type);
+  return areOf('number', numbers) && areOf('boolean', [...truths, ...read]);
+}
+
+const optionsOf = (asked: Asked): { readonly include_usage?: unknown } => asked.get('stream_options') ?? {};
+
 /** @returns the reason why a generation can't be continued; null: there is none */
 function reasonOf(asked: Asked): string | null {
+  if (!isPlain(asked)) return 'form';
   for (const [reason, names] of Object.entries(parameters)) {
     for (const [name, neutral] of Object.entries(names)) {
       if (!isNeutral(asked.get(name), neutral) || !isNeutral(asked.param(name), neutral)) return reason;

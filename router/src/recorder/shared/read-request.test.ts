@@ -41,9 +41,23 @@ test('a request whose tokens can not be known is not changed', () => {
     ['generate', '{"text":"a","input_embeds":[]}'],
     ['generate', '{"text":"a","sampling_params":{"n":"x"}}'],
     ['completions', '{"prompt":"a","echo":true}'],
+    ['completions', '{"prompt":"a","echo":1}'],
     ['completions', '{"prompt":"a","best_of":3}'],
   ];
   for (const [dialect, json] of cases) assert.equal(read(dialect, json), null, json);
+});
+
+test('truth values are those that engines take', () => {
+  for (const no of ['false', '0', '"no"']) {
+    assert.equal(read('completions', `{"prompt":"a","add_special_tokens":${no},"echo":${no}}`)!.addSpecial, false, no);
+  }
+  for (const yes of ['true', '1', '"yes"']) {
+    assert.equal(
+      read('completions', `{"prompt":"a","add_special_tokens":${yes},"stream":${yes}}`)!.isStream,
+      true,
+      yes,
+    );
+  }
 });
 
 test('only its own field is changed', () => {

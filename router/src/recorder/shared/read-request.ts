@@ -1,5 +1,6 @@
 import { Asked, type GivenPrompt } from '../../generation/asked.ts';
 import type { Dialect } from '../../generation/dialect.ts';
+import { truthOf } from '../../kit/truth.ts';
 
 /** What a request asks to be generated, as far as its tokens are concerned. */
 export interface GivenRequest {
@@ -16,11 +17,11 @@ export interface GivenRequest {
 /** @returns null: a request whose tokens can't be known, or a wrong one, which the engine refuses */
 export function readRequest(dialect: Dialect, body: Buffer): GivenRequest | null {
   const asked = Asked.read(dialect, body);
-  if (asked === null || asked.get('echo') === true || (asked.get('best_of') ?? 1) !== 1) return null;
+  if (asked === null || truthOf(asked.get('echo')) === true || (asked.get('best_of') ?? 1) !== 1) return null;
   const prompts = asked.prompts();
   const { samples, isStream } = asked;
   if (prompts === null || samples === null) return null;
-  const addSpecial = asked.get('add_special_tokens') !== false;
+  const addSpecial = truthOf(asked.get('add_special_tokens')) !== false;
   return { asked, prompts, samples, models: asked.models(prompts.length), addSpecial, isStream };
 }
 
