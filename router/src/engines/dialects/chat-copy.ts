@@ -1,6 +1,7 @@
 import { completed } from '../../kit/json-complete.ts';
 import { JsonEdit } from '../../kit/json-edit.ts';
 import { scanItems } from '../../kit/json-scan.ts';
+import { truthOf } from '../../kit/truth.ts';
 import type { RequestedFields, EngineRequest } from './chat.ts';
 import { FromCompletion } from './chat-from-completion.ts';
 
@@ -62,7 +63,7 @@ export function withoutOurs(bytes: Buffer, requested: RequestedFields): ClientCo
   const wants = (name: string): boolean => requested[name] === true;
   const wantsTokenIds = wants('return_token_ids');
   const options = requested.stream_options as { readonly continuous_usage_stats?: unknown } | null | undefined;
-  const hasCounts = bytes.subarray(0, start).includes('data:') && options?.continuous_usage_stats !== true;
+  const hasCounts = bytes.subarray(0, start).includes('data:') && truthOf(options?.continuous_usage_stats) !== true;
   const edit = new JsonEdit(bytes);
   /** Its request did not ask for them, and got them by an option. */
   const hidesExperts = requested.return_routed_experts === false;

@@ -1,5 +1,6 @@
 import type { EngineKind } from '../engine.ts';
 import { type Members, withMembers, withoutMembers } from '../../kit/json-edit.ts';
+import { truthOf } from '../../kit/truth.ts';
 import { CHAT_PATH } from './calls.ts';
 import { SOME_IDS, completions } from './completions.ts';
 
@@ -67,15 +68,15 @@ function forSglang(
   { hidesExperts, trimsStop }: EngineOptions,
 ): EngineRequest {
   const { fields, isStream } = request;
-  const wantsExperts = fields.return_routed_experts === true && !hidesExperts;
+  const wantsExperts = truthOf(fields.return_routed_experts) === true && !hidesExperts;
   // With `meta_info` it returns routed experts only there, where a client that did not ask for it does not look.
-  const isExtended = isStream || (wantsExperts && fields.return_meta_info !== true);
+  const isExtended = isStream || (wantsExperts && truthOf(fields.return_meta_info) !== true);
   const requested: Record<string, string> = isExtended
     ? { logprobs: 'true', return_output_ids_in_sglext: 'true' }
     : { logprobs: 'true', return_meta_info: 'true' };
   // SGLang leaves out events without text, with their token ids: the counts show that ids are missing.
   if (isStream) requested.stream_options = JSON.stringify({ ...optionsOf(fields), continuous_usage_stats: true });
-  if (trimsStop && fields.no_stop_trim === true) requested.no_stop_trim = 'false';
+  if (trimsStop && truthOf(fields.no_stop_trim) === true) requested.no_stop_trim = 'false';
   if (ids !== null) requested.input_ids = `[${ids.join(',')}]`;
   else if (isExtended) requested.return_input_ids_in_sglext = 'true';
   else requested.return_prompt_token_ids = 'true';
@@ -96,7 +97,7 @@ function forVllm(request: ChatBody, ids: Int32Array | null, maxModelLen: number)
     const body = setting(request.body, { logprobs: 'true', ...SOME_IDS });
     return { body, path: CHAT_PATH, form: 'chat', isExact: false };
   }
-  const top = fields.logprobs === true && typeof fields.top_logprobs === 'number' ? fields.top_logprobs : 0;
+  const top = truthOf(fields.logprobs) === true && typeof fields.top_logprobs === 'number' ? fields.top_logprobs : 0;
   const body = setting(withoutMembers(request.body, CHAT_ONLY), {
     prompt: `[${ids.join(',')}]`,
     max_tokens: JSON.stringify(maxTokens),
@@ -129,20 +130,21 @@ export function engineRequest(
 }
 
 /** Members on which it depends what of a response the client gets. */
-const REQUESTED = [
+const REQUESTED = ['top_logprobs', 'prompt_logprobs', 'stream_options'];
+const REQUESTED_TRUTHS = [
   'logprobs',
-  'top_logprobs',
   'return_meta_info',
   'return_prompt_token_ids',
   'return_token_ids',
-  'prompt_logprobs',
   'return_output_ids_in_sglext',
   'return_input_ids_in_sglext',
-  'stream_options',
 ];
 
 export const requestedFields = ({ fields }: Pick<ChatBody, 'fields'>): RequestedFields =>
-  Object.fromEntries(REQUESTED.map((name) => [name, fields[name] ?? null]));
+  Object.fromEntries([
+    ...REQUESTED.map((name) => [name, fields[name] ?? null]),
+    ...REQUESTED_TRUTHS.map((name) => [name, truthOf(fields[name])]),
+  ]);
 
 /** Members of a request for the ids of sampled tokens; SGLang (0.5.23) returns those of a stream at its end only. */
 export const chatIds: Members = { ...SOME_IDS, return_output_ids_in_sglext: 'true' };

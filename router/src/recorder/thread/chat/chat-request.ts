@@ -1,5 +1,6 @@
 import { Json } from '../../../kit/json-members.ts';
 import { isObject, readObject } from '../../../kit/json-object.ts';
+import { truthOf } from '../../../kit/truth.ts';
 import { readJson } from '../jinja/json.ts';
 import { type Named, type Value, isDict, isList } from '../jinja/values.ts';
 import type { Message } from '../read/message.ts';
@@ -41,7 +42,7 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
   }
   const isForeign =
     RENDERING.some((name) => fields[name] !== undefined && fields[name] !== null && fields[name] !== false) ||
-    fields.add_generation_prompt === false ||
+    truthOf(fields.add_generation_prompt) === false ||
     (messages as Message[]).some(({ content }) => !isOneText(content)) ||
     isReadInSeveralWays(messages as Message[], tools, text);
   const exactly = (name: string): Value => readJson(Json.object(body)!.get(name)!.raw().toString());
@@ -50,7 +51,7 @@ export function readChatRequest(body: Buffer): ChatRequest | string {
     messages: messages as Message[],
     tools: Array.isArray(tools) ? rendered(exactly('tools'), fields.tool_choice) : null,
     more: reasoningOf(fields, isObject(kwargs) ? (exactly('chat_template_kwargs') as Named) : new Map()),
-    isStream: stream === true,
+    isStream: truthOf(stream) === true,
     model: typeof model === 'string' ? model : '',
     isForeign,
     fields,

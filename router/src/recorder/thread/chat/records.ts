@@ -3,6 +3,7 @@ import type { ChatSession } from './chat-session.ts';
 import { asNumbers } from '../logprobs.ts';
 import type { TokenPieces } from '../tokens/pieces.ts';
 import { metaInfo } from '../../../engines/dialects/generate.ts';
+import { truthOf } from '../../../kit/truth.ts';
 import { answerValues, readChatAnswer } from '../read/read-answer.ts';
 import { idsUpTo } from './session-tree.ts';
 
@@ -67,7 +68,7 @@ function recordOf(turn: Turn, pieces: TokenPieces): string {
 /** The answer as a chat's. */
 function responseOf({ answer }: Turn, request: string, pieces: TokenPieces): string {
   const bytes = Buffer.from(answer!);
-  const isStream = (JSON.parse(request) as { stream?: unknown }).stream === true;
+  const isStream = truthOf((JSON.parse(request) as { stream?: unknown }).stream) === true;
   const values = answerValues(isStream, bytes) as unknown as { object?: string; [member: string]: unknown }[];
   if (!isStream && values[0]!.object === 'chat.completion') return bytes.toString('utf8');
   const { id, created, model } = values[0]!;
