@@ -85,6 +85,8 @@ async function inParts(
       break;
     }
     generation.seam('default');
+    // Of a slow client an engine joins events: of such an end `Resume` asks an engine, and does not continue within a character.
+    fc.pre(!generation.isEndUnsure || !decode(generation.ids).endsWith('\ufffd'));
     onSeam(generation.ids.length);
     if (generation.ids.length > 0) next = continuedBody(asked, generation, generation.showsStops);
   }
