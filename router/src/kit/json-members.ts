@@ -1,5 +1,6 @@
 import type { MemberPlace } from './json-edit.ts';
 import { type VisitMember, keyIs, readScalarText, readString, scanItems, scanMembers, skipValue } from './json-scan.ts';
+import { truthOf } from './truth.ts';
 
 const QUOTE = 0x22;
 const COMMA = 0x2c;
@@ -186,8 +187,9 @@ export class Json {
     return text === null || text === 'true' || text === 'false' ? null : Number(text);
   }
 
+  /** As engines read it. */
   get isTrue(): boolean {
-    return !this.isText && this.scalar() === 'true';
+    return truthOf(this.scalar()) === true;
   }
 
   /** The bytes of the value: the memory is shared. */

@@ -93,7 +93,7 @@ export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): R
   const includesUsage = json('stream_options')?.get('include_usage')?.isTrue === true;
   return {
     isChat,
-    isStream: isTrue('stream'),
+    isStream: json('stream')?.isTrue === true,
     includesUsage,
     hasUsageInLast: isRollout && !includesUsage,
     matrix: wantsMatrix ? format : null,

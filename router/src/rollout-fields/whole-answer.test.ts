@@ -115,6 +115,20 @@ test('a text "false" asks for nothing', () => {
   ]);
 });
 
+test('a stream is asked for with every truth value that engines take', () => {
+  for (const [stream, isStream] of [
+    [true, true],
+    [1, true],
+    ['true', true],
+    ['false', false],
+    [0, false],
+    [null, false],
+  ] as const) {
+    const fields = readFields(Buffer.from(JSON.stringify({ messages: [], logprobs: true, stream })), true, true);
+    deepEqual(fields !== null && !('problem' in fields) && fields.isStream, isStream, String(stream));
+  }
+});
+
 test('a queue time that the engine says is the prefill queue duration', () => {
   const asked = { messages: [], logprobs: true, perf_metrics_in_response: true, raw_output: true };
   const fields = readFields(Buffer.from(JSON.stringify(asked)), true, true);

@@ -78,6 +78,7 @@ for (const connector of connectors) {
       ['/v1/completions', { prompt: 'a', best_of: 3 }],
       ['/v1/completions', { prompt: 'a', echo: true, logprobs: 1 }],
       ['/v1/completions', { prompt: 'a', use_beam_search: true }],
+      ['/v1/completions', { prompt: 'a', echo: 1 }],
       ['/v1/completions', { prompt: 'a', stream: true, prompt_logprobs: 1 }],
       ['/v1/completions', { prompt_embeds: 'AAAA' }],
       ['/v1/chat/completions', { messages: [], n: 4 }],

@@ -1,6 +1,5 @@
 import { withoutMembers } from '../../kit/json-edit.ts';
 import { Json } from '../../kit/json-members.ts';
-import { truthOf } from '../../kit/truth.ts';
 import type { EngineKind } from '../engine.ts';
 import { SOME_IDS } from './completions.ts';
 
@@ -56,7 +55,7 @@ export const askedBy = (request: Json): readonly string[] =>
 
 /** The client itself asks for the ids of sampled tokens. */
 export const asksForIds = (request: Json): boolean =>
-  Object.keys(SOME_IDS).every((name) => truthOf(request.get(name)?.valueIfAny()) === true);
+  Object.keys(SOME_IDS).every((name) => request.get(name)?.isTrue === true);
 
 type Draft = Map<string, Buffer>;
 

@@ -17,7 +17,7 @@ const prompts = [...promptFields, 'input'] as const;
 export function isForOne(path: string, body: Buffer, minTokens: number): boolean {
   const request = Json.object(body);
   if (request === null) return true;
-  const isTrue = (name: string): boolean => request.get(name)?.scalar() === 'true';
+  const isTrue = (name: string): boolean => request.get(name)?.isTrue === true;
   const isGiven = (name: string): boolean => request.get(name) !== null;
   if (hasSeveral(request) || isBatch(request.get('prompt'))) return true;
   if (['use_beam_search', 'echo', 'background'].some(isTrue)) return true;

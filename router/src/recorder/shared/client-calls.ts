@@ -2,7 +2,6 @@ import { LARGE_BYTES } from '../../threads/sizes.ts';
 import { clientBeginning, clientCopy, clientEvent } from '../../engines/dialects/chat-copy.ts';
 import { JsonEdit, withMembers } from '../../kit/json-edit.ts';
 import { Json } from '../../kit/json-members.ts';
-import { truthOf } from '../../kit/truth.ts';
 
 /** The calls that need no state of the recorder thread: small bodies are changed on the caller's own thread. */
 export const clientCalls = {
@@ -34,7 +33,7 @@ export interface WithRawMessages {
 
 /** Asks vLLM (0.32) to tell the ids of prompt and answer beside a response. */
 function askingForRawMessages(body: Buffer): WithRawMessages {
-  const isAsked = truthOf(Json.object(body)?.get(NAME)?.valueIfAny()) === true;
+  const isAsked = Json.object(body)?.get(NAME)?.isTrue === true;
   const asking = isAsked ? null : withMembers(body, { [NAME]: 'true' });
   return { body: asking ?? body, isOurs: asking !== null };
 }
