@@ -25,21 +25,24 @@ export class Joining {
 
   /**
    * @param version what the engine reports
-   * @returns how it gets them; null: it has them; `held`: a trainer has paused it meanwhile
+   * @param isLate whether a swap or a trainer's pause has begun since the engine was asked
+   * @returns how it gets them; null: it has them; `late`: it is to be asked again after the swap or the pause
    */
-  async orderFor(engine: SwapEngine, version: string | null): Promise<SwapOrder | 'held' | null> {
+  async orderFor(
+    engine: SwapEngine,
+    version: string | null,
+    isLate: () => boolean,
+  ): Promise<SwapOrder | 'late' | null> {
     const { ledger, places, options } = this.#set;
     const holds = identityOf(version, options.baseIdentity);
     await places.findBootPath(engine, holds);
     const interrupted = this.#interruptedAt(engine);
     const leftAt = this.#left.get(engine.url) ?? null;
-    this.#left.delete(engine.url);
     const wanted = interrupted ?? ledger.wanted;
-    engine.isLabelled = version === holds;
+    const isLabelled = version === holds;
     const before = interrupted === null ? null : places.identityBefore(interrupted);
     const isUndone = interrupted?.isUndone === true;
-    const identity =
-      (isUndone ? before : wanted?.identity) ?? (engine.isLabelled ? holds : (this.#majority() ?? holds));
+    const identity = (isUndone ? before : wanted?.identity) ?? (isLabelled ? holds : (this.#majority() ?? holds));
     // Half-written weights have the version of before.
     const areComplete = interrupted === null && leftAt === null && engine.phase !== 'quarantined';
     const name = version ?? UNSET;
@@ -47,8 +50,19 @@ export class Joining {
     // It was not restarted, unless it was started with this name.
     const areUnnamed = hasKeptName && (name !== UNSET || wanted === null);
     const target = places.of(identity, engine);
-    if (areComplete && (areUnnamed || holds === identity)) {
-      engine.whole = await wholeOf(target);
+    const hasIt = areComplete && (areUnnamed || holds === identity);
+    const hasLoaded = interrupted === null ? leftAt === 'label' || leftAt === 'resume' : interrupted.mover === 'router';
+    const hasTarget = hasLoaded && !isUndone && holds === identity;
+    const isKnown = areComplete && version !== null && !hasKeptName;
+    const had = hasIt ? target : hasTarget || isKnown ? places.of(holds, engine) : null;
+    const whole = had === null ? null : await wholeOf(had);
+    // All above only asks: the engine may have to be asked again.
+    if (isLate()) return 'late';
+    this.#left.delete(engine.url);
+    engine.hasBeenIn = true;
+    engine.isLabelled = isLabelled;
+    engine.whole = whole;
+    if (hasIt) {
       engine.snapshot = identity;
       if (areUnnamed) engine.unname(name);
       else ledger.noteKeptName(engine.url, null);
@@ -56,12 +70,6 @@ export class Joining {
       engine.namespaces.apply(wanted ?? ledger.start);
       return null;
     }
-    const hasLoaded = interrupted === null ? leftAt === 'label' || leftAt === 'resume' : interrupted.mover === 'router';
-    const hasTarget = hasLoaded && !isUndone && holds === identity;
-    const isKnown = areComplete && version !== null && !hasKeptName;
-    const whole = hasTarget || isKnown ? await wholeOf(places.of(holds, engine)) : null;
-    if (engine.isHeldByTrainer) return 'held';
-    engine.whole = whole;
     return {
       transition: 'async',
       drains: false,
@@ -78,7 +86,6 @@ export class Joining {
   #interruptedAt(engine: SwapEngine): LedgerEntry | null {
     const entry = this.interrupted;
     if (entry === null || entry !== this.#set.ledger.last || engine.hasBeenIn) return null;
-    engine.hasBeenIn = true;
     return entry.engines.get(engine.url)?.stage === 'done' ? null : entry;
   }
 

@@ -75,9 +75,11 @@ for (const isWatched of [true, false]) {
       },
     };
     const set = {
-      ledger: { wanted: null },
-      untilIdle: () => Promise.resolve(),
-      bring: () => Promise.resolve(swap),
+      untilIdle: () => Promise.resolve(null),
+      bring: () => {
+        engine.phase = 'warming';
+        return Promise.resolve(swap);
+      },
       begin: () => Promise.resolve(),
       brought: () => {},
     };

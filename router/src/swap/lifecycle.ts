@@ -4,8 +4,10 @@ import { engines } from '../engines/engines.ts';
 import { weightCalls } from '../engines/weights.ts';
 import type { WeightJudge } from '../weights/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
+import type { EngineSwap } from './engine-swap.ts';
 import type { EngineTable, EngineTableParts } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
+import type { LedgerEntry } from './ledger.ts';
 import { ProcessWatch } from './process-watch.ts';
 
 /** An engine that does not answer is asked again after this time, doubled each time up to the maximum. */
@@ -200,30 +202,30 @@ export class Lifecycle implements WeightJudge {
     const pause = (ms: number): Promise<void> => delay(ms, undefined, { signal, ref: false });
     if (isLater) await pause(LOAD_MS);
     // A swap of the fleet may have brought it in meanwhile.
-    for (let loadMs = LOAD_MS; !isServing(engine); loadMs = Math.min(2 * loadMs, MAX_LOAD_MS)) {
+    for (let loadMs = LOAD_MS; !isServing(engine);) {
       await this.#untilKnown(engine, signal);
-      await set.untilIdle();
+      const last = await set.untilIdle();
       await this.#watch(engine, true);
       signal.throwIfAborted();
       const version = await this.#parts.labels.nameOf(engine.worker);
       await engine.isSameProcess(this.#table.timeoutMs);
       signal.throwIfAborted();
       if (isServing(engine)) break;
-      const { wanted } = set.ledger;
-      const swap = await set.bring(engine, version);
-      if (swap === 'held') continue;
+      const swap = await set.bring(engine, version, last);
+      if (swap === 'late') continue;
       if (swap === null) {
         const wasPaused = await untilResumed(engine, this.#table, pause);
         signal.throwIfAborted();
-        // A swap that began meanwhile has left this engine out: it is brought in anew.
-        const isBehind = set.ledger.wanted !== wanted;
-        if (!wasPaused && !isBehind && !isServing(engine)) this.serve(engine);
+        if (!wasPaused && !set.hasBegunSince(last) && !isServing(engine)) this.serve(engine);
       } else {
-        engine.phase = 'warming';
         await set.begin(engine, swap);
         await swap.over;
         signal.throwIfAborted();
-        if (!isServing(engine) && !swap.hasDied) await pause(loadMs);
+        if (isServing(engine)) this.#joinAgain(engine, swap, last);
+        else if (!swap.hasDied) {
+          await pause(loadMs);
+          loadMs = Math.min(2 * loadMs, MAX_LOAD_MS);
+        }
       }
     }
     set.brought();
@@ -232,6 +234,14 @@ export class Lifecycle implements WeightJudge {
     this.#parts.log.info({ worker: engine.url, snapshot: engine.snapshot }, 'engine has the snapshot of the fleet');
     // It was lost while the engine was asked.
     if (engine.watch?.isOpen !== true) this.doubt(engine, 'its process is not watched');
+  }
+
+  /** A swap of the fleet comes to an engine that loads, a trainer's update past `/swap` does not. */
+  #joinAgain(engine: SwapEngine, swap: EngineSwap, last: LedgerEntry | null): void {
+    const { set } = engine;
+    if (engine.swap !== swap || set.running !== null || !set.hasBegunSince(last)) return;
+    engine.phase = 'registered';
+    this.keepOut(engine);
   }
 
   #isThere(engine: SwapEngine): Promise<boolean> {

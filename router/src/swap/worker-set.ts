@@ -50,13 +50,21 @@ export class WorkerSet {
     this.#begun.resolve();
   }
 
-  /** Resolves when an engine that joins need not wait for a swap. */
-  async untilIdle(): Promise<void> {
+  /** Resolves when an engine that joins need not wait for a swap. @returns the last swap until then, for `hasBegunSince` */
+  async untilIdle(): Promise<LedgerEntry | null> {
     for (;;) {
       if (this.isHeld) await this.#released.promise;
       else if (this.#running !== null && this.#running !== this.#joining.interrupted) await this.#runs;
-      else return;
+      else return this.ledger.last;
     }
+  }
+
+  /**
+   * Whether a swap or a trainer's pause has begun since `untilIdle`. They leave out engines that are not known yet, so an engine that has joined by
+   * what was found before may have weights that the fleet replaces.
+   */
+  hasBegunSince(last: LedgerEntry | null): boolean {
+    return this.isHeld || this.ledger.last !== last;
   }
 
   /** Resolves when the swaps of the engines have begun. */
@@ -233,12 +241,19 @@ export class WorkerSet {
   }
 
   /**
-   * An engine has joined or returned. @param version what it reports
-   * @returns how it gets the snapshot of the fleet; null: it has it; `held`: a trainer has paused it meanwhile
+   * An engine has joined or returned. @param version what it reports @param last what `untilIdle` returned before it was asked
+   * @returns how it gets the snapshot of the fleet; null: it has it; `late`: a swap or a trainer's pause has begun meanwhile
    */
-  async bring(engine: SwapEngine, version: string | null): Promise<EngineSwap | 'held' | null> {
-    const order = await this.#joining.orderFor(engine, version);
-    return order === null || order === 'held' ? order : this.#start(engine, order);
+  async bring(
+    engine: SwapEngine,
+    version: string | null,
+    last: LedgerEntry | null,
+  ): Promise<EngineSwap | 'late' | null> {
+    const order = await this.#joining.orderFor(engine, version, () => this.hasBegunSince(last));
+    if (order === null || order === 'late') return order;
+    // From now on a swap of the fleet replaces this one.
+    engine.phase = 'warming';
+    return this.#start(engine, order);
   }
 
   /** Begins what `bring` returned. That it is at work there must outlive the router before the engine is paused. */
