@@ -42,13 +42,15 @@ export class Joining {
     const isLabelled = version === holds;
     const before = interrupted === null ? null : places.identityBefore(interrupted);
     const isUndone = interrupted?.isUndone === true;
-    const identity = (isUndone ? before : wanted?.identity) ?? (isLabelled ? holds : (this.#majority() ?? holds));
+    // What the fleet has stays known when the ledger is cleared.
+    const ofFleet = wanted?.identity ?? ledger.start.identity ?? null;
+    const identity = (isUndone ? before : ofFleet) ?? (isLabelled ? holds : (this.#majority() ?? holds));
     // Half-written weights have the version of before.
     const areComplete = interrupted === null && leftAt === null && engine.phase !== 'quarantined';
     const name = version ?? UNSET;
     const hasKeptName = name === engine.keptName;
     // It was not restarted, unless it was started with this name.
-    const areUnnamed = hasKeptName && (name !== UNSET || wanted === null);
+    const areUnnamed = hasKeptName && (name !== UNSET || ofFleet === null);
     const target = places.of(identity, engine);
     const hasIt = areComplete && (areUnnamed || holds === identity);
     const hasLoaded = interrupted === null ? leftAt === 'label' || leftAt === 'resume' : interrupted.mover === 'router';

@@ -7,7 +7,7 @@ const empty = (): Ledger => new Ledger(new Map<string, string>(), 'all');
 function load(ledger: Ledger, ...identities: string[]): void {
   for (const identity of identities) {
     const how = { path: null, transition: 'async', reset: 'all', mover: 'router' } as const;
-    ledger.add({ ...how, identity, whole: identity }, 0).hasLoaded = true;
+    Object.assign(ledger.add({ ...how, identity, whole: identity }, 0), { hasLoaded: true, endedAt: 1 });
   }
 }
 
@@ -26,6 +26,29 @@ test('a session that began before the ledger was cleared lags behind what was lo
   ledger.clear();
   load(ledger, 'v2', 'v3');
   deepEqual(ledger.loadedBetween('v1', 'v3', 'base'), 2);
+});
+
+test('a swap that runs while the ledger is cleared stays in it, also for the next router', () => {
+  const state = new Map<string, string>();
+  const ledger = new Ledger(state, 'all');
+  load(ledger, 'v1');
+  const first = Object.assign(ledger.last!, { path: '/elsewhere/v1' });
+  ledger.save(first);
+  const how = { path: null, transition: 'async', reset: 'all', mover: 'router' } as const;
+  const running = ledger.add({ ...how, identity: 'v2', whole: 'v2' }, 0);
+  ledger.note(running, 'http://engine:1', { stage: 'load', error: null, phases: {} });
+  ledger.clear();
+  ledger.save(first);
+  const seen = ({ last, current, start }: Ledger) => [last?.identity, current?.identity, start.identity, start.path];
+  deepEqual(seen(ledger), ['v2', undefined, 'v1', '/elsewhere/v1']);
+  Object.assign(running, { hasLoaded: true, endedAt: 2 });
+  ledger.save(running);
+  const next = new Ledger(state, 'all');
+  for (const each of [ledger, next]) deepEqual(seen(each), ['v2', 'v2', 'v1', '/elsewhere/v1']);
+  deepEqual([...next.last!.engines.keys()], ['http://engine:1']);
+  next.clear();
+  load(next, 'v3');
+  deepEqual([next.last!.seq, next.latest(9).length, next.start.identity], [3, 1, 'v2']);
 });
 
 test('what is known of engines that have left is bounded, and that of engines in the fleet stays', () => {

@@ -38,11 +38,12 @@ const entry = z.object({
 
 /** Where the ledger began, or was cleared: what engines have from then on stays known. */
 const start = z.object({
-  /** The number of the last swap that was forgotten; 0: none was. */
+  /** The number of the last swap of then; 0: there was none. */
   seq: z.int(),
   /** Of the last one that was loaded. Left out: engines have the weights that they were started with. */
   identity: z.string().optional(),
   whole: z.string().optional(),
+  path: z.string().nullish(),
   namespace: z.string(),
   resetAllSeq: z.int(),
 });
@@ -110,7 +111,7 @@ export class Ledger {
     }
     const cleared = start.safeParse(parseJson(state.get(`${key}|cleared`) ?? ''));
     if (cleared.success) this.#start = cleared.data;
-    this.#lastSeq = this.last?.seq ?? this.#start.seq;
+    this.#lastSeq = Math.max(this.last?.seq ?? 0, this.#start.seq);
   }
 
   /** Before the first swap since then was loaded, this holds. */
@@ -274,6 +275,7 @@ export class Ledger {
   }
 
   save(changed: LedgerEntry): void {
+    if (!this.#entries.includes(changed)) return;
     const { engines: _, beganMs: __, ...kept } = changed;
     this.#state.set(this.#nameOf(changed), JSON.stringify(kept));
   }
@@ -281,20 +283,25 @@ export class Ledger {
   /** How the swap is at one engine. */
   note(changed: LedgerEntry, url: string, record: EngineRecord): void {
     changed.engines.set(url, record);
+    if (!this.#entries.includes(changed)) return;
     this.#state.set(`${this.#nameOf(changed)}|${url}`, JSON.stringify(record));
     this.#keep(url);
   }
 
-  /** Forgets the swaps. Their numbers are not used again, and prompt caches keep their namespace. */
+  /** Forgets the swaps but the one that runs. Their numbers are not used again, and prompt caches keep their namespace. */
   clear(): void {
-    const { identity, whole, namespace, resetAllSeq } = this.current ?? this.#start;
-    this.#start = { seq: this.#lastSeq, identity, whole, namespace, resetAllSeq };
+    const loaded = this.#entries.findLast(({ hasLoaded, endedAt }) => hasLoaded && endedAt !== null);
+    const { identity, whole, path, namespace, resetAllSeq } = loaded ?? this.#start;
+    this.#start = { seq: this.#lastSeq, identity, whole, path, namespace, resetAllSeq };
     this.#state.set(`${this.#key}|cleared`, JSON.stringify(this.#start));
+    // One of an earlier router that was superseded may still have no end.
+    const running = this.#entries.filter(({ seq, endedAt }) => endedAt === null && seq > (loaded?.seq ?? 0));
     for (const each of this.#entries) {
+      if (running.includes(each)) continue;
       this.#forgetEngines(each);
       this.#state.delete(this.#nameOf(each));
     }
-    this.#entries.length = 0;
+    this.#entries.splice(0, Infinity, ...running);
   }
 
   #forgetEngines(old: LedgerEntry): void {

@@ -76,7 +76,7 @@ test('after the ledger was cleared a reset of none leaves the namespace, also in
   const state = memoryStore().open('swaps');
   const order = { identity: 'a', path: '/a', transition: 'async', reset: 'all', mover: 'router' } as const;
   const ledger = new Ledger(state, 'all');
-  ledger.add(order, 1).hasLoaded = true;
+  Object.assign(ledger.add(order, 1), { hasLoaded: true, endedAt: 1 });
   ledger.clear();
   const none = { ...order, identity: 'b', reset: 'none' } as const;
   const { namespace, resetAllSeq } = new Ledger(state, 'all').add(none, 2);
@@ -90,10 +90,12 @@ test('the ledger survives, also with a line that is cut; its numbers are not use
   const order = { identity: 'a', path: '/a', transition: 'sync', reset: 'all', mover: 'router' } as const;
   const ledger = new Ledger(state, 'all');
   const first = ledger.add(order, 5);
-  first.hasLoaded = true;
+  Object.assign(first, { hasLoaded: true, endedAt: 6 });
   ledger.save(first);
   ledger.note(first, 'http://a:1', { stage: 'done', error: null, phases: { load: 3 } });
-  ledger.add({ ...order, identity: 'b' }, 6);
+  const second = ledger.add({ ...order, identity: 'b' }, 6);
+  second.endedAt = 7;
+  ledger.save(second);
   state.set('all|9', '{"seq":9,"iden');
   state.set('other|10', state.get('all|1')!);
 

@@ -18,8 +18,9 @@ export class SnapshotPlaces {
   /** Where an engine finds these weights. @param whole what is under them, if they are an adapter. Left out: as the ledger has it */
   of(identity: string, engine: SwapEngine, whole?: string | null): LoadableSnapshot {
     const entry = this.#ledger.find(identity);
+    const { start } = this.#ledger;
     // A trainer may have stored what it sent.
-    const path = entry?.path ?? this.pathOf(identity);
+    const path = (entry ?? (identity === start.identity ? start : null))?.path ?? this.pathOf(identity);
     const below = whole === undefined ? this.wholeOf(entry) : whole;
     const under = below === null || below === identity ? null : this.of(below, engine, null);
     return { identity, path: path === '' ? engine.bootPath : path, under };

@@ -1,4 +1,4 @@
-import { equal } from 'node:assert/strict';
+import { deepEqual, equal } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { SimEngine } from '../../../simulator/src/engine.ts';
 import { SwapEngine } from '../../src/swap/engine.ts';
@@ -115,3 +115,36 @@ for (const has of ['step-1', 'step-0']) {
     await untilBothServe();
   });
 }
+
+const LEDGER = '/v1/accounts/any/deployments/dep/ledger';
+
+test('after the ledger was cleared an engine that joins gets what the fleet has', async (t) => {
+  const { scene, late, join } = await start(t, 'step-0');
+  await scene.swap('step-2', { path: '/elsewhere/step-2' });
+  equal((await fetch(scene.router.url + LEDGER, { method: 'DELETE' })).status, 200);
+  await join();
+  await until('both serve', () => scene.router.fleet.eligible.length === 2);
+  deepEqual([late.core.weightVersion, late.core.modelPath], ['step-2', '/elsewhere/step-2']);
+});
+
+test('the snapshot of a swap that runs while the ledger is cleared is what the fleet has then', async (t) => {
+  const [first] = await startSims(t, ['sglang'], { weightLoadMs: 5_000 });
+  const [late] = await startSims(t, ['sglang'], { weightVersion: 'step-1' });
+  const { router, post, swap, status, untilOver } = await startSwapScene(t, [first!]);
+  await swap('step-1');
+  await post('/swap', { identity: 'step-2' });
+  await until('it loads', async () => (await status()).workers[0]!.stage === 'load');
+  equal((await fetch(router.url + LEDGER, { method: 'DELETE' })).status, 200);
+  const { snapshot, swaps } = await untilOver();
+  deepEqual([snapshot, swaps.map(({ identity }) => identity)], ['step-2', ['step-2']]);
+  const body = { model: 'sim', prompt: 'go on', max_tokens: 1 };
+  const answer = await fetch(`${router.url}/v1/completions`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-turnout-min-snapshot': 'step-2' },
+    body: JSON.stringify(body),
+  });
+  equal(answer.status, 200);
+  await post(`/add_worker?url=${late!.url}`);
+  await until('both serve', () => router.fleet.eligible.length === 2);
+  equal(late!.core.weightVersion, 'step-2');
+});
