@@ -91,7 +91,9 @@ export class SwapEngine implements EngineWeights {
   get status(): EngineStatus {
     const { phase, pausedBecause, snapshot } = this;
     const { running } = this.set;
-    const state = this.swap?.state ?? null;
+    const last = this.swap?.state ?? null;
+    // It has what is wanted now: that an earlier swap failed does not count any more.
+    const state = last?.stage === 'error' && this.error === null ? null : last;
     const isOver = state === null || state.stage === 'done' || state.stage === 'error';
     const isStuck = state?.stage === 'resume' && state.failures >= RESUME_TRIES;
     const during = state?.stage === 'drain' ? 'draining' : phase === 'serving' ? 'swapping' : 'warming';

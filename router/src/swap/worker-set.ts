@@ -106,10 +106,14 @@ export class WorkerSet {
     // Clients repeat a signal whose answer they did not get.
     const isRunning = running !== null && !running.isUndone && running.identity === order.identity;
     if (isRunning && this.#waiting === null) return;
+    // What a trainer that has paused engines leaves is not known yet.
+    const canRun = running === null && !this.isHeld;
     // One that an earlier router has left.
-    if (running === null && !this.isHeld) this.#waiting = null;
-    if (running === null && order.mover === 'router' && this.#isAt(order.identity)) return;
-    if (running === null && !this.isHeld) this.#runs = this.#run(order);
+    if (canRun) this.#waiting = null;
+    if (canRun && order.mover === 'router' && this.#isAt(order.identity)) {
+      // What failed before is not wanted any more. Of an undone swap clients learn by its error that it does not come.
+      if (order.undoes !== true) for (const engine of this.engines.values()) engine.error = null;
+    } else if (canRun) this.#runs = this.#run(order);
     else {
       if (this.#waiting !== null)
         this.#table.parts.log.info(

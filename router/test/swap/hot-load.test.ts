@@ -139,6 +139,35 @@ test('an engine whose turn has not come has not failed the swap, whatever became
   ok(seen.has('pending v2') && !seen.has('error v2'), [...seen].join(', '));
 });
 
+for (const [what, loads] of [
+  ['every engine', ['/collective_rpc', '/update_weights_from_disk']],
+  ['one engine of two', ['/collective_rpc']],
+] as const) {
+  test(`a signal back to the snapshot of before is ready after one that ${what} could not load`, async (t) => {
+    const { engines, client } = await start(t);
+    await client.signal({ identity: 'v1' });
+    await client.untilReady('v1');
+    loads.forEach((path, i) => engines[i]!.core.faults.add(path, 'fail_before'));
+    await client.signal({ identity: 'v2' });
+    await client.untilFailed('v2');
+    await client.signal({ identity: 'v1' });
+    await client.untilReady('v1');
+    for (const { loading_state: loading } of await client.replicas()) equal(loading.stage, 'done');
+  });
+}
+
+test('a signal back to the snapshot of before is ready after a swap that was undone', async (t) => {
+  const { client } = await start(t);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  equal((await client.call('POST', '/swap/begin', { identity: 'v2' })).status, 200);
+  equal((await client.call('DELETE', '/swap')).status, 202);
+  await client.untilFailed('v2');
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  for (const { loading_state: loading } of await client.replicas()) equal(loading.stage, 'done');
+});
+
 test('what a signal may not have is refused in the form that clients match', async (t) => {
   const { client } = await start(t);
   for (const [body, message] of [

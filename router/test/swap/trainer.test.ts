@@ -205,6 +205,18 @@ test('a swap that is signalled while a trainer holds the engines waits for it', 
   await until('it has run', async () => (await status()).workers.every(({ snapshot }) => snapshot === 'disk'));
 });
 
+test('a signal for what all engines have replaces one that waits for a trainer', async (t) => {
+  const { engines, post: call, status, untilOver } = await startBare(t, 'sglang');
+  await call(bare.sglang.pause, bare.sglang.body);
+  await call('/swap', { identity: 'disk' });
+  // The trainer may replace the weights before it resumes the engines.
+  equal(((await (await call('/swap', { identity: 'base' })).json()) as { state: string }).state, 'queued');
+  equal((await status()).waiting, 'base');
+  await call(bare.sglang.resume);
+  await untilOver();
+  ok(engines.every(({ core }) => core.modelPath === 'sim'));
+});
+
 test('the rest of a running swap waits for a trainer that has paused engines', async (t) => {
   const engines = await startSims(t, ['sglang', 'sglang'], { weightLoadMs: 2_000 });
   const { post: call, status, untilOver } = await startSwapScene(t, engines, { swapConcurrency: 1 });
