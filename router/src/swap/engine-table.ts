@@ -144,6 +144,7 @@ export class EngineTable implements WeightSource {
   close(): void {
     this.isClosed = true;
     this.lifecycle.close();
+    for (const { builds } of this.sets.values()) builds.drop();
     for (const { swap } of this.#engines.values()) swap?.stop();
   }
 

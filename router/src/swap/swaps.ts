@@ -120,7 +120,6 @@ export function startSwaps(parts: SwapParts): Swaps {
           controlPlane.addTo(forAdmins);
         },
         close() {
-          hotLoad.close();
           controls.close();
           for (const each of moves.values()) each.close();
           engines.close();

@@ -2,6 +2,7 @@ import type { Worker } from '../fleet/worker.ts';
 import { EngineSwap, type SwapOrder } from './engine-swap.ts';
 import type { EngineTable } from './engine-table.ts';
 import { type SwapEngine, byTurns } from './engine.ts';
+import { Builds } from './hot-load/builds.ts';
 import { Joining } from './joining.ts';
 import { mustDrain } from './load-calls.ts';
 import type { Ledger, LedgerEntry, SwapSignal } from './ledger.ts';
@@ -21,6 +22,7 @@ export class WorkerSet {
   readonly options: WorkerSetOptions;
   readonly ledger: Ledger;
   readonly places: SnapshotPlaces;
+  readonly builds = new Builds();
   /** By URL, in the order in which they joined. */
   readonly engines = new Map<string, SwapEngine>();
   /** A trainer has paused engines of the set past `/swap`. */
@@ -97,6 +99,11 @@ export class WorkerSet {
 
   /** Starts the swap, or queues it after the running one; a newer signal replaces a queued one. */
   signal(order: SwapSignal): void {
+    this.builds.drop();
+    this.#follow(order);
+  }
+
+  #follow(order: SwapSignal): void {
     this.#take(order);
     this.ledger.saveQueued(this.#waiting);
   }
@@ -128,6 +135,7 @@ export class WorkerSet {
 
   /** Ends the swap where that is possible: engines that have loaded go back to the snapshot that the set had before. */
   async undo(): Promise<void> {
+    this.builds.drop();
     const running = this.#running;
     // Set before the engines' swaps are undone: that may end the swap of the set, which starts the queued one.
     // Clients repeat it when they did not get the response: to undo that would load the undone snapshot again.
@@ -219,7 +227,8 @@ export class WorkerSet {
     const waiting = this.#waiting;
     if (waiting === null) return;
     this.#waiting = null;
-    this.signal(waiting);
+    // A snapshot that is being made may be newer.
+    this.#follow(waiting);
   }
 
   #swap(engine: SwapEngine, entry: LedgerEntry, { transition, mover }: SwapSignal): Promise<void> {

@@ -391,6 +391,50 @@ test('a newer signal supersedes a delta that is being made', async (t) => {
   await client.untilReady('v2');
 });
 
+for (const [what, method, path, body] of [
+  ['POST /swap', 'POST', '/swap', { identity: 'v2' }],
+  ["a trainer's swap", 'POST', '/swap/begin', { identity: 'v2' }],
+  ['DELETE /swap', 'DELETE', '/swap', undefined],
+] as const) {
+  test(`${what} ends a delta that is being made`, async (t) => {
+    const { client, delta, log } = await startWithHook(t);
+    await client.signal({ identity: 'v1' });
+    await client.untilReady('v1');
+    await client.signal(delta('busy', 'v1'));
+    await until('the command runs', () => log().startsWith('busy'));
+    const { status } = await client.call(method, path, body);
+    ok(status === 200 || status === 202, `${status}`);
+    await until('it has ended', () => log().includes('busy has ended'));
+    for (const { loading_state: loading } of await client.replicas()) ok(loading.target_snapshot_identity !== 'busy');
+  });
+}
+
+test('a queued signal that is older than a delta does not end it', async (t) => {
+  const { client, delta, log, program } = await startWithHook(t);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  equal((await client.call('POST', '/swap/begin', { identity: 'v2' })).status, 200);
+  await client.signal({ identity: 'v3' });
+  await client.signal(delta('slow', 'v1'));
+  await until('the command runs', () => log().startsWith('slow'));
+  equal((await client.call('POST', '/swap/end')).status, 200);
+  await until('v3 is loaded', async () =>
+    (await client.replicas()).every((each) => each.current_snapshot_identity === 'v3'),
+  );
+  writeFileSync(`${program}.go`, '');
+  await client.untilReady('slow');
+});
+
+test('a delta that is being made ends with the router', async (t) => {
+  const { client, delta, log, router } = await startWithHook(t);
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  await client.signal(delta('busy', 'v1'));
+  await until('the command runs', () => log().startsWith('busy'));
+  await router.close();
+  await until('it has ended', () => log().includes('busy has ended'));
+});
+
 test('what a superseded command has started ends with it', async (t) => {
   const { client, delta, log } = await startWithHook(t);
   await client.signal({ identity: 'v1' });

@@ -1,16 +1,12 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Deployment } from '../deployment-list.ts';
 import { Builds } from './builds.ts';
-
-const deployment = {} as Deployment;
 
 /** A build whose end the test decides. */
 function begin(builds: Builds, identity: string) {
   const made = Promise.withResolvers<string | null>();
   const seen = { isAborted: false, isSignalled: false };
   builds.begin(
-    deployment,
     identity,
     (signal) => {
       signal.addEventListener('abort', () => (seen.isAborted = true));
@@ -28,7 +24,7 @@ function begin(builds: Builds, identity: string) {
 }
 
 const shown = (builds: Builds) => {
-  const build = builds.of(deployment);
+  const build = builds.last;
   return build === null ? null : [build.identity, build.error];
 };
 
@@ -55,7 +51,7 @@ test('a superseded one is aborted, and its end says nothing', async () => {
   deepEqual([first.seen.isAborted, second.seen.isAborted], [true, false]);
   await first.end('aborted');
   deepEqual(shown(builds), ['v3', null]);
-  builds.drop(deployment);
+  builds.drop();
   await second.end(null);
   equal(second.seen.isSignalled, false);
   equal(shown(builds), null);
@@ -67,7 +63,6 @@ test('a build begins when the one before has ended, and not at all if it is supe
   const first = Promise.withResolvers<null>();
   const make = (identity: string, made: Promise<null>): void =>
     builds.begin(
-      deployment,
       identity,
       () => (begun.push(identity), made),
       () => {},
@@ -81,11 +76,4 @@ test('a build begins when the one before has ended, and not at all if it is supe
   await new Promise(setImmediate);
   deepEqual(begun, ['v2', 'v4']);
   equal(shown(builds), null);
-});
-
-test('the end of the router aborts', () => {
-  const builds = new Builds();
-  const { seen } = begin(builds, 'v2');
-  builds.close();
-  equal(seen.isAborted, true);
 });

@@ -2,7 +2,6 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Logger } from '../../observe/log.ts';
 import type { Delta } from './read-signal.ts';
-import type { Deployment } from '../deployment-list.ts';
 
 /** A complete snapshot that is made from a delta. */
 export interface Build {
@@ -11,15 +10,15 @@ export interface Build {
   readonly error: string | null;
 }
 
-/** The snapshots that are being made, one at a time for each deployment: a newer signal supersedes it. */
+/** The snapshots that are being made for a set of workers, one at a time: a newer signal supersedes it. */
 export class Builds {
-  readonly #builds = new Map<Deployment, Build & { readonly control: AbortController }>();
-  /** Settle when the last build of a deployment has ended, also one that was aborted. */
-  readonly #ends = new Map<Deployment, Promise<string | null>>();
+  #build: (Build & { readonly control: AbortController }) | null = null;
+  /** Settles when the last build has ended, also one that was aborted. */
+  #end: Promise<string | null> | null = null;
 
   /** The build since the last signal; null: there was none, or its snapshot was signalled. */
-  of(deployment: Deployment): Build | null {
-    return this.#builds.get(deployment) ?? null;
+  get last(): Build | null {
+    return this.#build;
   }
 
   /**
@@ -28,39 +27,29 @@ export class Builds {
    * @param make makes the snapshot. @returns why it can't be made; null: it is made
    * @param then signals it
    */
-  begin(
-    deployment: Deployment,
-    identity: string,
-    make: (signal: AbortSignal) => Promise<string | null>,
-    then: () => void,
-  ): void {
-    this.drop(deployment);
+  begin(identity: string, make: (signal: AbortSignal) => Promise<string | null>, then: () => void): void {
+    this.drop();
     const control = new AbortController();
     const build = { identity, error: null, control };
-    this.#builds.set(deployment, build);
+    this.#build = build;
     const run = (): Promise<string | null> => make(control.signal);
-    const made = this.#ends.get(deployment)?.then(() => (control.signal.aborted ? null : run())) ?? run();
-    this.#ends.set(deployment, made);
+    const made = this.#end?.then(() => (control.signal.aborted ? null : run())) ?? run();
+    this.#end = made;
     void made.then((problem) => {
-      if (this.#ends.get(deployment) === made) this.#ends.delete(deployment);
-      if (this.#builds.get(deployment) !== build) return;
-      if (problem !== null) this.#builds.set(deployment, { ...build, error: problem });
+      if (this.#end === made) this.#end = null;
+      if (this.#build !== build) return;
+      if (problem !== null) this.#build = { ...build, error: problem };
       else {
-        this.#builds.delete(deployment);
+        this.#build = null;
         then();
       }
     });
   }
 
   /** The snapshot is not wanted any more. */
-  drop(deployment: Deployment): void {
-    this.#builds.get(deployment)?.control.abort();
-    this.#builds.delete(deployment);
-  }
-
-  close(): void {
-    for (const { control } of this.#builds.values()) control.abort();
-    this.#builds.clear();
+  drop(): void {
+    this.#build?.control.abort();
+    this.#build = null;
   }
 }
 

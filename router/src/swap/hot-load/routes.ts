@@ -2,7 +2,7 @@ import type { Context, Hono } from 'hono';
 import type { Logger } from '../../observe/log.ts';
 import type { DeploymentList } from '../deployment-list.ts';
 import type { Deployment, WorkerStatus } from '../deployment-list.ts';
-import { type Build, Builds, runDeltaHook } from './builds.ts';
+import { type Build, runDeltaHook } from './builds.ts';
 import { type ControlPlane, nameIn } from './control-plane.ts';
 import { type HotLoadSignal, readSignal } from './read-signal.ts';
 import { refuse } from './refusal.ts';
@@ -20,7 +20,6 @@ export interface HotLoadParts {
 /** The hot-load API of Fireworks. */
 export class HotLoadRoutes {
   readonly #parts: HotLoadParts;
-  readonly #builds = new Builds();
 
   constructor(parts: HotLoadParts) {
     this.#parts = parts;
@@ -37,7 +36,7 @@ export class HotLoadRoutes {
     app.get('/hot_load/v1/models/hot_load', (c) => {
       const deployment = this.#deploymentOf(c);
       if (deployment instanceof Response) return deployment;
-      return c.json(statusBody(this.#parts.deployments.status(deployment), this.#builds.of(deployment)));
+      return c.json(statusBody(this.#parts.deployments.status(deployment), deployment.set.builds.last));
     });
     // Says where the files of a coming snapshot are. Engines read the whole directory when they load it.
     app.post('/hot_load/v1/models/hot_load/hint', (c) => {
@@ -57,14 +56,10 @@ export class HotLoadRoutes {
     app.delete(ledger, (c) => {
       const deployment = namedBy(c);
       if (deployment instanceof Response) return deployment;
-      this.#builds.drop(deployment);
+      deployment.set.builds.drop();
       deployment.set.ledger.clear();
       return c.json({});
     });
-  }
-
-  close(): void {
-    this.#builds.close();
   }
 
   #deploymentOf(c: Context): Deployment | Response {
@@ -82,7 +77,6 @@ export class HotLoadRoutes {
 
   /** Answers at once: the swap takes as long as the engines need to load. */
   async #signal(c: Context, deployment: Deployment, signal: HotLoadSignal): Promise<Response> {
-    this.#builds.drop(deployment);
     this.#swap(deployment, signal);
     await deployment.set.flush();
     return c.json({ identity: signal.identity });
@@ -98,11 +92,11 @@ export class HotLoadRoutes {
       return refuse(c, 501, message);
     }
     const { set } = deployment;
-    const build = this.#builds.of(deployment);
+    const build = set.builds.last;
     // Clients repeat a signal whose answer they did not get.
     if (build?.identity === identity && build.error === null) return c.json({ identity });
     if (isSignalled(deployment, identity)) {
-      this.#builds.drop(deployment);
+      set.builds.drop();
       return c.json({ identity });
     }
     const { previous } = delta!;
@@ -116,8 +110,7 @@ export class HotLoadRoutes {
       directory: set.places.pathOf(identity),
       sourceUrl: c.req.header(SOURCE_URL) ?? '',
     };
-    this.#builds.begin(
-      deployment,
+    set.builds.begin(
       identity,
       (signal) => runDeltaHook(deltaHook, order, signal, log),
       () => this.#swap(deployment, wanted),
