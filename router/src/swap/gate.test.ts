@@ -89,6 +89,16 @@ test('a request waits for the worker that is only full, not for the one whose we
   assert.equal(stateOf(second), workers[1]!.url);
 });
 
+test('a request that waits for a worker that is not full gets one whose weights have been replaced', async (t) => {
+  const { workers, gate, ask, stateOf } = sceneOf(t, 2, 1);
+  gate.close(workers[0]!.engineUrl, 'hold');
+  const [first, second] = [ask(), ask()];
+  assert.deepEqual([first, second].map(stateOf), [workers[1]!.url, 'workers_full']);
+  gate.open(workers[0]!.engineUrl);
+  await nextTick();
+  assert.equal(stateOf(second), workers[0]!.url);
+});
+
 test('a request whose plugins allow only a full worker keeps no other request waiting', async (t) => {
   const { workers, ask, answer, stateOf } = sceneOf(t, 2, 1);
   const [, second] = [ask(0), ask(1)];

@@ -60,10 +60,9 @@ export class Gate implements SwapGate {
     if (this.#closed.delete(engineUrl)) this.changed();
   }
 
-  /** Those that wait are asked again. */
+  /** Those that wait are asked again. Also those that wait for another reason: more workers can be chosen for them now. */
   changed(): void {
-    if (this.waiting === 0) return;
-    this.isShut = false;
+    if (this.waiting > 0) this.isShut = false;
     this.#queue.retryHeld();
   }
 
