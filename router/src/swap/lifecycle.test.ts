@@ -1,6 +1,6 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import { until } from '../../test/harness/within.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { EngineTable } from './engine-table.ts';
@@ -109,6 +109,40 @@ for (const isWatched of [true, false]) {
     over.resolve();
   });
 }
+
+test('an engine that could not load is asked again at once when it was restarted', async () => {
+  let asked = 0;
+  const set = {
+    untilIdle: () => Promise.resolve(null),
+    bring: () => Promise.resolve({ isRunning: false, hasDied: false, over: Promise.resolve() }),
+    begin: () => Promise.resolve(),
+  };
+  const engine = {
+    url: 'http://engine',
+    phase: 'quarantined',
+    set,
+    swap: null,
+    ranks: new Set(),
+    watch: { isOpen: false, open: () => Promise.resolve(), close: () => {} },
+    learn: () => Promise.resolve(asked++),
+    isSameProcess: () => Promise.resolve(),
+    forget: () => {},
+  };
+  const parts = { labels: { nameOf: () => Promise.resolve('default') } };
+  const table = { parts, timeoutMs: 1, find: () => engine, changed: () => {} };
+  const lifecycle = new Lifecycle(table as unknown as EngineTable);
+  // All answers come at once: it waits for its next try after these turns.
+  const settle = async (): Promise<void> => {
+    for (let i = 0; i < 20; i++) await turn();
+  };
+  lifecycle.bring(engine as unknown as SwapEngine, 'quarantined', true);
+  await settle();
+  equal(asked, 1);
+  lifecycle.restarted({} as Worker);
+  await settle();
+  deepEqual([asked, engine.phase], [2, 'registered']);
+  lifecycle.close();
+});
 
 // Health checks learn of it up to an interval later, when the engine may have been brought in long ago.
 for (const [what, isOfOneProcess, isOpen] of [

@@ -21,6 +21,13 @@ const MAX_LOAD_MS = 300_000;
 /** How often an engine that was found paused is asked whether it still is. */
 const LOOK_MS = 1_000;
 
+/** An engine is being brought to the snapshot of the fleet. */
+interface Job {
+  readonly ender: AbortController;
+  /** Ends the wait before the next try to load. */
+  retry: AbortController;
+}
+
 /**
  * Brings engines that join, were restarted, or have unknown weights to the snapshot of the fleet. They get requests only after that:
  * registered → warming → serving, or quarantined.
@@ -28,8 +35,7 @@ const LOOK_MS = 1_000;
 export class Lifecycle implements WeightJudge {
   readonly #table: EngineTable;
   readonly #parts: EngineTableParts;
-  /** Engines that are being brought to the snapshot, and what ends a wait. */
-  readonly #jobs = new Map<SwapEngine, AbortController>();
+  readonly #jobs = new Map<SwapEngine, Job>();
   readonly #watched = new Set<SwapEngine>();
 
   constructor(table: EngineTable) {
@@ -42,20 +48,21 @@ export class Lifecycle implements WeightJudge {
     engine.phase = phase;
     this.keepOut(engine);
     if (this.#jobs.has(engine)) return;
-    const ender = new AbortController();
-    this.#jobs.set(engine, ender);
-    void this.#bring(engine, ender.signal, phase === 'quarantined' && !hasDied)
+    const job: Job = { ender: new AbortController(), retry: new AbortController() };
+    this.#jobs.set(engine, job);
+    void this.#bring(engine, job, phase === 'quarantined' && !hasDied)
       .catch((error: unknown) => {
-        if (!ender.signal.aborted) this.#parts.log.error({ worker: engine.url, err: error }, 'engine not brought in');
+        if (!job.ender.signal.aborted)
+          this.#parts.log.error({ worker: engine.url, err: error }, 'engine not brought in');
       })
       .finally(() => {
-        if (this.#jobs.get(engine) === ender) this.#jobs.delete(engine);
+        if (this.#jobs.get(engine) === job) this.#jobs.delete(engine);
       });
   }
 
   /** The engine has left. */
   end(engine: SwapEngine): void {
-    this.#jobs.get(engine)?.abort();
+    this.#jobs.get(engine)?.ender.abort();
     this.#jobs.delete(engine);
     engine.watch?.close();
     this.#watched.delete(engine);
@@ -94,6 +101,8 @@ export class Lifecycle implements WeightJudge {
   restarted(worker: Worker): void {
     const engine = this.#table.find(worker);
     if (engine === undefined) return;
+    // That the process of before could not load says nothing.
+    this.#jobs.get(engine)?.retry.abort();
     // Its process was watched from before its weights became known, or since before it is being brought in, or since its swap began.
     const isKnown = this.#jobs.has(engine) || engine.swap?.isOfOneProcess === true || (engine.isSure && !engine.isBusy);
     if (isKnown && engine.watch?.isOpen === true) return;
@@ -197,10 +206,11 @@ export class Lifecycle implements WeightJudge {
   }
 
   /** @param isLater a try to load has just failed */
-  async #bring(engine: SwapEngine, signal: AbortSignal, isLater: boolean): Promise<void> {
+  async #bring(engine: SwapEngine, job: Job, isLater: boolean): Promise<void> {
     const { set } = engine;
+    const { signal } = job.ender;
     const pause = (ms: number): Promise<void> => delay(ms, undefined, { signal, ref: false });
-    if (isLater) await pause(LOAD_MS);
+    if (isLater) await untilRetry(job, LOAD_MS);
     // A swap of the fleet may have brought it in meanwhile.
     for (let loadMs = LOAD_MS; !isServing(engine);) {
       await this.#untilKnown(engine, signal);
@@ -223,7 +233,7 @@ export class Lifecycle implements WeightJudge {
         signal.throwIfAborted();
         if (isServing(engine)) this.#joinAgain(engine, swap, last);
         else if (!swap.hasDied) {
-          await pause(loadMs);
+          await untilRetry(job, loadMs);
           loadMs = Math.min(2 * loadMs, MAX_LOAD_MS);
         }
       }
@@ -259,6 +269,13 @@ export class Lifecycle implements WeightJudge {
       await delay(askMs, undefined, { signal, ref: false });
     }
   }
+}
+
+async function untilRetry(job: Job, ms: number): Promise<void> {
+  const { signal } = job.ender;
+  job.retry = new AbortController();
+  await delay(ms, undefined, { signal: AbortSignal.any([signal, job.retry.signal]), ref: false }).catch(() => {});
+  signal.throwIfAborted();
 }
 
 /** What a check of an engine's weights has found. */
