@@ -1,7 +1,7 @@
 import type { Exchange, Failure } from '../exchange.ts';
 import type { Breakers } from '../fleet/breakers.ts';
 import type { Health } from '../fleet/health.ts';
-import type { Worker } from '../fleet/worker.ts';
+import { REASONS, type Worker } from '../fleet/worker.ts';
 import type { Observer } from './observer.ts';
 
 /**
@@ -32,7 +32,7 @@ export function healthFeedback(breakers: Breakers, health: Pick<Health, 'suspect
       // A closed idle connection is no fault, and its request stays with the worker.
       if (failure === 'stale') return;
       if (failure === 'status') answered(x, worker, Number(detail));
-      else if (faultOfAttempt(x, failure, detail) === true) {
+      else if (faultOfAttempt(x, worker, failure, detail) === true) {
         breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
         health.suspect(worker);
       }
@@ -61,8 +61,9 @@ const isFault = ({ isGeneration }: Exchange, status: number): boolean =>
  * Whether a failed attempt counts as a failure of its worker for the breaker; null: it does not count. A requested abort is no fault. The health
  * checks have detected that an engine hangs, and will detect its end.
  */
-export function faultOfAttempt(x: Exchange, failure: Failure, detail: string): boolean | null {
+export function faultOfAttempt(x: Exchange, worker: Worker, failure: Failure, detail: string): boolean | null {
   if (failure === 'status') return isFault(x, Number(detail));
+  if (hasLostWeights(x, worker)) return null;
   return ['stale', 'aborted', 'hung', 'cut_hung'].includes(failure) ? null : true;
 }
 
@@ -73,6 +74,17 @@ export function faultOfEnd(x: Exchange): boolean | null {
 }
 
 /** The engine began its response and did not complete it. */
-const brokeOff = ({ outcome, firstByteMs, error }: Exchange): boolean =>
-  (outcome === 'cut' || (outcome === 'refused' && firstByteMs !== null)) &&
-  (error?.code === 'upstream_reset' || error?.code === 'stream_idle_timeout');
+function brokeOff(x: Exchange): boolean {
+  const { outcome, firstByteMs, error, worker } = x;
+  return (
+    (outcome === 'cut' || (outcome === 'refused' && firstByteMs !== null)) &&
+    (error?.code === 'upstream_reset' || error?.code === 'stream_idle_timeout') &&
+    !hasLostWeights(x, worker!)
+  );
+}
+
+/** The router itself ends what an engine generates whose weights are not known any more. It proves its health when they are. */
+const hasLostWeights = ({ placement }: Exchange, worker: Worker): boolean =>
+  [worker, ...(placement?.legs ?? []).map((leg) => leg.worker)].some(
+    ({ reasons }) => (reasons & REASONS.version) !== 0,
+  );

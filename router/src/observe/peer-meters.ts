@@ -70,7 +70,7 @@ export class PeerMeters implements Observer {
       add(this.upstream, failure === 'status' ? pairKey(detail, '') : pairKey(500, 'call_upstream_request_error'));
       this.#decided(x, worker);
     }
-    this.#ran(worker, faultOfAttempt(x, failure, detail));
+    this.#ran(worker, faultOfAttempt(x, worker, failure, detail));
     if (waitMs !== null) {
       this.#routeOf(x).retries++;
       this.#willWait(x.failures.length, waitMs / 1000);

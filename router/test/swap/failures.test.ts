@@ -157,6 +157,24 @@ for (const kind of kinds) {
     await untilIdle(router);
   });
 
+  test(`${kind}: the streams that end where no snapshot can be loaded open no breaker`, async (t) => {
+    const [engine] = await startSims(t, [kind]);
+    const options = { cbFailureThreshold: 1, maxEjectedPercent: 100 };
+    const { router, swap, status } = await startSwapScene(t, [engine!], options);
+    await swap('step-1');
+    const client = await connectClient(t, router.url);
+    client.write(post('/v1/completions', long));
+    await until('it generates', () => engine!.stats().running === 1);
+    engine!.core.faults.add(load, 'fail_half', 2);
+    await swap('step-2');
+    equal((await status()).workers[0]!.state, 'quarantined');
+    await client.read('"code":"upstream_reset"');
+    await untilIdle(router);
+    deepEqual(router.fleet.workers[0]!.reasonNames(), ['version']);
+    await swap('step-3');
+    equal(router.fleet.eligible.length, 1);
+  });
+
   test(`${kind}: an engine that dies half-way through a load is out of routing`, async (t) => {
     const scene = await startPair(t, kind, 500);
     const { failing, other, streams, swap, router } = scene;
