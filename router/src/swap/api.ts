@@ -71,7 +71,7 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
     const deployment = named(c, body.data.deployment);
     if (deployment instanceof Response) return deployment;
     const set = deployment.set;
-    const identity = set.running?.identity ?? '';
+    const { identity = set.running?.identity ?? '' } = body.data;
     return reported(c, identity, await movesOf(set).end(body.data.identity));
   });
 

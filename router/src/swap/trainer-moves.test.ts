@@ -29,3 +29,34 @@ test('while engines are paused for a trainer an error is logged every 30 s, and 
   deepEqual(errors, [line, line, line]);
   moves.close();
 });
+
+test('an end that is repeated is for engines that were not ready before', async () => {
+  const engine = (url: string, stage: string) => {
+    const swap = { isRunning: true, state: { stage, error: null }, order: { mover: 'trainer' }, moved: () => {} };
+    const known = { url, phase: 'warming', snapshot: '', error: null, swap };
+    swap.moved = () => {
+      swap.state.stage = 'done';
+      Object.assign(known, { phase: 'serving', snapshot: 'step-3' });
+    };
+    return known;
+  };
+  const [first, late] = [engine('first', 'load'), engine('late', 'pause')];
+  const running = { mover: 'trainer', identity: 'step-3' };
+  const set = { running, ledger: { last: running }, engines: new Map(Object.entries({ first, late })) };
+  const labels = { nameOf: () => Promise.resolve('step-3') };
+  const log = { error: () => {} };
+  const moves = new TrainerMoves(
+    set as unknown as WorkerSet,
+    labels as unknown as VersionLabels,
+    log as unknown as Logger,
+  );
+  const end = async () => {
+    const answer = await moves.end('step-3');
+    return 'code' in answer ? answer.code : answer.map(({ isReady }) => isReady);
+  };
+  deepEqual(await end(), [true, false]);
+  deepEqual(await end(), [true, false]);
+  late.swap.state.stage = 'load';
+  deepEqual(await end(), [true, true]);
+  moves.close();
+});

@@ -3,6 +3,7 @@ import type { VersionLabels } from '../weights/version-labels.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Logger } from '../observe/log.ts';
 import type { SwapEngine } from './engine.ts';
+import type { LedgerEntry } from './ledger.ts';
 import type { Transition } from './plan.ts';
 import type { WorkerSet } from './worker-set.ts';
 
@@ -11,6 +12,14 @@ export interface MovedEngine {
   readonly url: string;
   readonly isReady: boolean;
   readonly error: string | null;
+}
+
+type Answer = RouterError | readonly MovedEngine[];
+
+interface End {
+  readonly of: LedgerEntry;
+  readonly answer: Promise<Answer>;
+  isOver: boolean;
 }
 
 const REMIND_MS = 30_000;
@@ -26,6 +35,8 @@ export class TrainerMoves {
   /** What the engines reported before. */
   readonly #before = new WeakMap<SwapEngine, string | null>();
   #reminder: NodeJS.Timeout | null = null;
+  /** The last end that was not refused. */
+  #end: End | null = null;
 
   constructor(set: WorkerSet, labels: VersionLabels, log: Logger) {
     this.#set = set;
@@ -40,7 +51,7 @@ export class TrainerMoves {
   }
 
   /** Resolves when all engines are paused, or will not be. */
-  async begin(identity: string, transition: Transition): Promise<RouterError | readonly MovedEngine[]> {
+  async begin(identity: string, transition: Transition): Promise<Answer> {
     const { running, engines } = this.#set;
     const isSame = running?.mover === 'trainer' && running.identity === identity && !running.isUndone;
     if (running !== null && !isSame) {
@@ -62,10 +73,14 @@ export class TrainerMoves {
     return this.#engines(isReady);
   }
 
-  /** The trainer has sent the weights. Resolves when the engines go on with them. */
-  async end(identity: string | undefined): Promise<RouterError | readonly MovedEngine[]> {
-    const { running } = this.#set;
-    if (running?.mover !== 'trainer') {
+  /** The trainer has sent the weights. Resolves when the engines go on with them; the same if it is repeated before another swap. */
+  async end(identity: string | undefined): Promise<Answer> {
+    const { running, ledger } = this.#set;
+    const isOpen = running?.mover === 'trainer';
+    // Clients repeat it when they did not get the response. Without an identity it may also be of a trainer that has begun nothing.
+    const of = isOpen ? running : identity === undefined ? null : ledger.last;
+    if (of !== null && of.identity === (identity ?? of.identity) && this.#isAnswered(of)) return this.#end!.answer;
+    if (!isOpen) {
       const isLost = [...this.#set.engines.values()].some(({ pausedBecause }) => pausedBecause !== null);
       const lost = ' Engines were found paused: without --data-dir a restarted router does not know what was begun.';
       const message = `No swap of a trainer was begun: POST /swap/begin first.${isLost ? lost : ''}`;
@@ -74,19 +89,34 @@ export class TrainerMoves {
     if (identity !== undefined && identity !== running.identity) {
       return new RouterError('swap_conflict', `The swap that was begun is to ${running.identity}, not ${identity}.`);
     }
+    const end: End = { of: running, answer: this.#goOn(running), isOver: false };
+    this.#end = end;
+    const answer = await end.answer;
+    end.isOver = true;
+    // They stay paused, and the trainer may mend them.
+    if (answer instanceof RouterError) this.#end = null;
+    return answer;
+  }
+
+  /** Its end has an answer, or will have it. An engine that an earlier router has paused may be ready only after the first one. */
+  #isAnswered(of: LedgerEntry): boolean {
+    return of === this.#end?.of && !(this.#end.isOver && [...this.#set.engines.values()].some(isReady));
+  }
+
+  async #goOn({ identity }: LedgerEntry): Promise<Answer> {
     const engines = [...this.#set.engines.values()];
     // After a restart of this router it is still pausing engines of this swap.
     for (const { swap } of engines) if (swap?.order.mover === 'trainer') await swap.ready;
     const ready = engines.filter(isReady);
-    const wrong = await Promise.all(ready.map((engine) => this.#problemOf(engine, running.identity)));
+    const wrong = await Promise.all(ready.map((engine) => this.#problemOf(engine, identity)));
     const problems = wrong.filter((problem) => problem !== null);
     if (problems.length > 0) {
-      const message = `Engines report other weights than ${running.identity}: ${problems.join('; ')}. They stay paused.`;
+      const message = `Engines report other weights than ${identity}: ${problems.join('; ')}. They stay paused.`;
       return new RouterError('swap_conflict', message);
     }
     for (const { swap } of ready) swap!.moved();
     await Promise.all(ready.map(({ swap }) => swap!.over));
-    return this.#engines(({ phase, snapshot }) => phase === 'serving' && snapshot === running.identity);
+    return this.#engines(({ phase, snapshot }) => phase === 'serving' && snapshot === identity);
   }
 
   close(): void {

@@ -59,6 +59,24 @@ test('begin, the weights by the trainer, end: streams go on, requests wait, none
   for (const { state, snapshot } of (await status()).workers) deepEqual([state, snapshot], ['serving', 'step-1']);
 });
 
+test('an end that is repeated is answered as the first one, until another swap begins', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const { post: call, swap } = await startSwapScene(t, engines);
+  const end = async (body: object = { identity: 'step-1' }): Promise<unknown[]> => {
+    const answer = await call('/swap/end', body);
+    return [answer.status, await answer.json()];
+  };
+  equal((await call('/swap/begin', { identity: 'step-1' })).status, 200);
+  const [first, ...others] = await Promise.all([end(), end(), end()]);
+  const list = engines.map(({ url }) => ({ url, ok: true, error: null }));
+  deepEqual(first, [200, { identity: 'step-1', engines: list, ok: 2, failed: 0 }]);
+  for (const other of [...others, await end()]) deepEqual(other, first);
+  equal((await end({}))[0], 409, 'nothing was begun');
+  equal((await end({ identity: 'step-0' }))[0], 409);
+  await swap('step-2');
+  equal((await end())[0], 409);
+});
+
 test('what does not fit is refused, and nothing resumes by itself', async (t) => {
   const [engine] = await startSims(t, ['sglang']);
   const { router, post: call, status } = await startSwapScene(t, [engine!]);
