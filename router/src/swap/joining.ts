@@ -26,7 +26,7 @@ export class Joining {
   /**
    * @param version what the engine reports
    * @param isLate whether a swap or a trainer's pause has begun since the engine was asked
-   * @returns how it gets them; null: it has them; `late`: it is to be asked again after the swap or the pause
+   * @returns how it gets them; null: it has them; `late`: it is to be asked again, after the swap or the pause
    */
   async orderFor(
     engine: SwapEngine,
@@ -58,8 +58,8 @@ export class Joining {
     const isKnown = areComplete && version !== null && !hasKeptName;
     const had = hasIt ? target : hasTarget || isKnown ? places.of(holds, engine) : null;
     const whole = had === null ? null : await wholeOf(had);
-    // All above only asks: the engine may have to be asked again.
-    if (isLate()) return 'late';
+    // All above only asks: the engine may have to be asked again, also because the interrupted swap was undone meanwhile.
+    if (isLate() || isUndone !== (interrupted?.isUndone === true)) return 'late';
     this.#left.delete(engine.url);
     engine.hasBeenIn = true;
     engine.isLabelled = isLabelled;

@@ -4,6 +4,7 @@ import type { SimEngine } from '../../../simulator/src/engine.ts';
 import { SwapEngine } from '../../src/swap/engine.ts';
 import { SnapshotPlaces } from '../../src/swap/snapshot-places.ts';
 import { type SwapScene, startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
 /** Begins to replace the weights of the fleet. @returns ends it */
@@ -115,6 +116,25 @@ for (const has of ['step-1', 'step-0']) {
     await untilBothServe();
   });
 }
+
+test('an engine that is brought into the swap of an earlier router as that is undone goes back', async (t) => {
+  const [engine] = await startSims(t, ['sglang']);
+  const dataDir = temporaryFolder(t);
+  const before = await startSwapScene(t, [engine!], { dataDir });
+  equal((await before.post('/swap/begin', { identity: 'step-1' })).status, 200);
+  await before.router.close();
+  let isFirst = true;
+  const { of } = SnapshotPlaces.prototype;
+  t.mock.method(SnapshotPlaces.prototype, 'of', function (this: SnapshotPlaces, ...args: Parameters<typeof of>) {
+    if (isFirst) {
+      isFirst = false;
+      void args[1].set.undo();
+    }
+    return of.apply(this, args);
+  });
+  await startSwapScene(t, [engine!], { dataDir });
+  deepEqual([engine!.core.modelPath, engine!.core.paused], ['sim', false]);
+});
 
 const LEDGER = '/v1/accounts/any/deployments/dep/ledger';
 
