@@ -31,7 +31,7 @@ async function relayedServer(t: TestContext, isSilent: (n: number) => boolean) {
 
 test('a connection that has become silent is replaced, also while it begins', async (t) => {
   const { url, links } = await relayedServer(t, (n) => n === 2 || n === 3);
-  const link = await connectRedis(url, false, undefined, 100);
+  const link = await connectRedis(url, false, undefined, 1_000);
   t.after(() => link.close());
   await link.send(['HSET', 'key', 'field', 'value']);
   for (const socket of links.flat()) socket.unpipe().pause();
@@ -43,7 +43,8 @@ test('a connection that has become silent is replaced, also while it begins', as
       () => false,
     ),
   );
-  assert.equal(links.length, 4);
+  // On a machine under load a connection that is not silent may be taken for one, and is replaced too.
+  assert.ok(links.length >= 4, String(links.length));
 });
 
 test('what was sent on a connection that was given up has no effect when it arrives later', async (t) => {
