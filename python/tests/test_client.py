@@ -1,4 +1,4 @@
-"""`AsyncClient` against a router and simulated engines."""
+"""`AsyncClient` and `Client` against a router and simulated engines, and against a stub of a router."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import unittest
 
 import httpx
 
-from turnout import AsyncClient, ControlError, Router
+from turnout import AsyncClient, Client, ControlError, Router
 
-from .world import PATIENCE_SECS, engines, generate
+from .world import PATIENCE_SECS, Stub, engines, generate
 
 NOBODY = "http://127.0.0.1:9"
 
@@ -95,8 +95,11 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((report.ok, report.failed), (2, 1))
         with self.assertRaisesRegex(ControlError, NOBODY):
             report.raise_for_failures()
-        alone = await self.client.broadcast("/flush_cache", group="spare")
-        self.assertEqual([each["worker"] for each in alone.results], [NOBODY])
+        for alone in (
+            await self.client.broadcast("/flush_cache", group="spare"),
+            await self.client.broadcast("/flush_cache?group=spare"),
+        ):
+            self.assertEqual([each["worker"] for each in alone.results], [NOBODY])
 
     async def test_a_call_that_is_cancelled_is_cancelled_at_the_engines(self) -> None:
         asked, left = asyncio.Event(), asyncio.Event()
@@ -147,3 +150,23 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
         async with AsyncClient(NOBODY) as client:
             with self.assertRaises(httpx.TransportError):
                 await client.workers()
+
+
+class StubTest(unittest.IsolatedAsyncioTestCase):
+    async def test_the_query_of_a_path_is_sent_with_the_clients_own(self) -> None:
+        router = Stub(self, 200, b'{"results": [], "ok": 0, "failed": 0}')
+        async with AsyncClient(router.url) as client:
+            await client.broadcast("/pause?mode=keep")
+            await client.broadcast("/sleep?level=2", session="a b", group="c&d")
+            await client.broadcast("/sleep", group="c&d")
+            await client.ask_worker(NOBODY, "/sleep?level=1")
+        sent = ["/pause?mode=keep", "/sleep?level=2&session=a+b&group=c%26d", "/sleep?group=c%26d", "/sleep?level=1"]
+        self.assertEqual(router.targets, sent)
+
+    def test_also_by_the_synchronous_client(self) -> None:
+        router = Stub(self, 200, b'{"results": [], "ok": 0, "failed": 0}')
+        client = Client(router.url)
+        self.addCleanup(client.close)
+        client.broadcast("/pause?mode=keep", session="s")
+        client.ask_worker(NOBODY, "/sleep?level=1")
+        self.assertEqual(router.targets, ["/pause?mode=keep&session=s", "/sleep?level=1"])

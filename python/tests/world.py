@@ -7,9 +7,11 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import unittest
 from collections.abc import Callable, Mapping, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 
@@ -56,6 +58,43 @@ class Running:
         # Not read to its end, because a child could keep it open.
         self.process.stdout.close()
         self.process.wait()
+
+
+class Stub:
+    """A server in the place of a router. `targets` are the paths of its requests; all get the same answer."""
+
+    def __init__(self, test: Test, status: int, body: bytes) -> None:
+        self.targets: list[str] = []
+        targets = self.targets
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                targets.append(self.path)
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                self.send_response(status)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST
+
+            def log_message(self, format: str, *args: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        self.url = f"http://127.0.0.1:{server.server_port}"
+
+        def end() -> None:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+
+        if isinstance(test, unittest.TestCase):
+            test.addCleanup(end)
+        else:
+            test.addClassCleanup(end)
 
 
 def engines(test: Test, count: int = 2, kind: str = "sglang", settings: Sequence[str] = ()) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypedDict, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import httpx
 
@@ -126,9 +126,10 @@ class Call(Generic[T]):
         content: dict[str, Any] = {} if self.body is None else {"content" if is_bytes else "json": self.body}
         timeout = httpx.Timeout(self.timeout_secs, connect=10)
         path = self.path if self.path.startswith("/") else f"/{self.path}"
-        return client.build_request(
-            self.method, url + path, params=dict(self.query), headers=headers, timeout=timeout, **content
-        )
+        # Not httpx's `params`: even empty ones replace the query that a path has.
+        if self.query:
+            path += ("&" if "?" in path else "?") + urlencode(self.query)
+        return client.build_request(self.method, url + path, headers=headers, timeout=timeout, **content)
 
     def result(self, response: httpx.Response) -> T:
         if response.is_success or response.status_code in self.also:
