@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import unittest
 
 import httpx
@@ -170,3 +172,12 @@ class StubTest(unittest.IsolatedAsyncioTestCase):
         client.broadcast("/pause?mode=keep", session="s")
         client.ask_worker(NOBODY, "/sleep?level=1")
         self.assertEqual(router.targets, ["/pause?mode=keep&session=s", "/sleep?level=1"])
+
+
+class ErrorTest(unittest.TestCase):
+    def test_an_error_is_the_same_in_another_process(self) -> None:
+        for code, text in (("X", "no such worker (404 X)"), (None, "no such worker (404)")):
+            error = ControlError(404, code, "no such worker")
+            for again in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+                self.assertIs(type(again), ControlError)
+                self.assertEqual((again.status, again.code, str(again)), (404, code, text))

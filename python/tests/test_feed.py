@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import pickle
 import socket
 import subprocess
 import sys
@@ -223,6 +224,9 @@ class FeedTest(unittest.TestCase):
             with self.assertRaises(LeaseLost) as lost:
                 call(group)
             self.assertEqual(lost.exception.leases, [group.lease])
+            # As a pool of processes hands it on.
+            passed = pickle.loads(pickle.dumps(lost.exception))
+            self.assertEqual((passed.leases, str(passed)), ([group.lease], str(lost.exception)))
         other.ack(again)
         self.assertEqual(self.feed().take(wait_secs=0), [])
 

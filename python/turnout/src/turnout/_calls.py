@@ -16,9 +16,14 @@ class ControlError(Exception):
     """The router refused a call. `code` is the reason if the response has one, for example `WORKER_NOT_FOUND`."""
 
     def __init__(self, status: int, code: str | None, message: str) -> None:
-        super().__init__(f"{message} ({status}{'' if code is None else f' {code}'})")
+        # Processes hand each other exceptions as their `args`, and make them again from these.
+        super().__init__(status, code, message)
         self.status = status
         self.code = code
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.status}{'' if self.code is None else f' {self.code}'})"
 
 
 class Worker(TypedDict, total=False):

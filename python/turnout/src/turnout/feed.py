@@ -31,8 +31,12 @@ class LeaseLost(Exception):
     """Leases have passed, and another consumer may have their groups: do not train on them. `leases` names them."""
 
     def __init__(self, leases: Sequence[str]) -> None:
-        super().__init__(f"leases are lost: {', '.join(leases)}. Another consumer may have their groups.")
+        # As those of `ControlError`.
+        super().__init__(leases)
         self.leases = list(leases)
+
+    def __str__(self) -> str:
+        return f"leases are lost: {', '.join(self.leases)}. Another consumer may have their groups."
 
 
 class Feed(_Address):
