@@ -54,6 +54,8 @@ function optionsPage(): string {
 Generated from \`router/src/config/options.ts\`. Every option can also be set in the environment (\`--${kebab('workerUrls')}\` is
 \`${envName('workerUrls')}\`) and in the YAML file of \`--config\` (\`worker-urls: [http://host:8000]\`;
 [every option as a commented file](turnout.example.yaml)). Flags override the environment, the environment overrides the file.
+The elements of a list are separated by spaces or commas; a list as JSON may have elements with spaces and commas:
+\`${envName('adminApiKey')}='["a-key,with-a-comma"]'\`.
 
 Most users need: ${common.join(', ')}. \`turnout serve --help\` lists these, \`turnout serve --help all\` every option.
 \`turnout serve --check\` validates the options and what the start reads, then exits. \`turnout serve --print-config\` prints the

@@ -136,7 +136,9 @@ function fieldLine(peer: Peer, flag: AliasFlag): string {
   // Not what the verb does without being told.
   const told = peer === sglang && flag.name in routerArgsDefaults ? ', "always": True' : '';
   // Command lines can be read by others.
-  const env = ours !== undefined && /apiKey$/i.test(ours) ? `, "env": ${quote(envName(ours))}` : '';
+  const isSecret = ours !== undefined && /apiKey$/i.test(ours);
+  const isOurList = isSecret && innermost(options[ours].schema) instanceof z.ZodArray;
+  const env = isSecret ? `, "env": ${quote(envName(ours))}${isOurList ? ', "env_is_list": True' : ''}` : '';
   const help = flag.note === '' && ours !== undefined ? options[ours].help : flag.note;
   return `    ${name}: ${type} = field(\n        ${start},\n        metadata={"flag": ${quote(flag.name)}${told}${env}, "help": ${quote(help)}},\n    )\n`;
 }

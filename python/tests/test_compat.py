@@ -169,14 +169,14 @@ class ImportsTest(unittest.TestCase):
             host="127.0.0.1", worker_urls=["http://a:1"], log_level="warn", api_key="secret"
         ).command_line()
         self.assertNotIn("secret", words)
-        self.assertEqual(environment, {"TURNOUT_API_KEY": "secret"})
+        self.assertEqual(environment, {"TURNOUT_API_KEY": '["secret"]'})
         self.assertEqual(words[:2], ["--worker-urls", "http://a:1"])
         words, _ = SglangArgs(cache_threshold=1e-7).command_line()
         self.assertEqual(words[words.index("--cache-threshold") + 1], "0.0000001")
         keys = [("1", "alice", "one", "admin"), ("2", "bob", "two", "admin")]
         words, environment = SglangArgs(control_plane_api_keys=keys).command_line()
         self.assertNotIn("--control-plane-api-keys", words)
-        self.assertEqual(environment, {"TURNOUT_ADMIN_API_KEY": "one,two"})
+        self.assertEqual(environment, {"TURNOUT_ADMIN_API_KEY": '["one", "two"]'})
         with self.assertRaisesRegex(ValueError, 'only keys of the role "admin"'):
             SglangArgs(control_plane_api_keys=[("1", "alice", "one", "user")]).command_line()
         pairs = VllmArgs(prefill_urls=[("http://a:1", None)], decode_urls=["http://b:1"], policy="consistent_hash")

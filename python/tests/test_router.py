@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from turnout import Client, Router, RouterError
+from turnout import Client, ControlError, Router, RouterError
 
 from .world import ANY_PORTS, engines, generate, has_ended, is_gone, script, until
 
@@ -97,6 +97,20 @@ class RouterTest(unittest.TestCase):
             self.assertRegex(router.url, r"http://127\.0\.0\.1:\d+")
             self.assertEqual(router.policies()[0]["policy"], "rollout")
             self.assertEqual(httpx.get(f"{router.url}/v1/models", trust_env=False).status_code, 401)
+
+    def test_an_element_of_a_list_may_have_commas_and_spaces(self) -> None:
+        key = "long-secret,0"
+        with tempfile.TemporaryDirectory(prefix="turnout my, ") as folder:
+            plugin = Path(folder) / "plugin.mjs"
+            plugin.write_text(
+                "export default { name: 'mine', create: () => ({ admit: () => null }) };\n", encoding="utf-8"
+            )
+            with Router(port=0, prometheus_port=0, admin_api_key=[key], plugin=[str(plugin)]) as router:
+                self.assertEqual(Client(router.url, key).list_workers(), [])
+                for part in ("long-secret", "0"):
+                    with self.assertRaises(ControlError) as refused:
+                        Client(router.url, part).list_workers()
+                    self.assertEqual(refused.exception.status, 401)
 
     def test_a_file_of_options_and_one_of_keys_are_read(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

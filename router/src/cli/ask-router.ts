@@ -1,6 +1,6 @@
 import { neededFor } from '../admin/endpoints.ts';
 import { ConfigError } from '../config/load.ts';
-import { splitList } from '../config/split-list.ts';
+import { listOf } from '../config/split-list.ts';
 
 const HEAD_TIMEOUT_MS = 10_000;
 const BODY_TIMEOUT_MS = 60_000;
@@ -90,5 +90,5 @@ function reasonOf(error: unknown): string {
 
 /** The variable is the router's too, which takes several keys: each of them is valid. */
 function keyOf(apiKey: string | undefined): string | undefined {
-  return apiKey === process.env['TURNOUT_ADMIN_API_KEY'] ? splitList([apiKey ?? ''])[0] : apiKey;
+  return apiKey === process.env['TURNOUT_ADMIN_API_KEY'] ? (listOf(apiKey ?? '')[0] as string | undefined) : apiKey;
 }

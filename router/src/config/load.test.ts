@@ -285,6 +285,22 @@ test('lists are separated by spaces, commas or both', () => {
   assert.deepEqual(fromText('workerUrls', 'a, b'), ['a', 'b']);
 });
 
+test('a list as JSON has elements with spaces and commas', () => {
+  const keys = ['long secret,0', '["', ''];
+  for (const name of ['adminApiKey', 'plugin', 'selector'] as const) {
+    assert.deepEqual(fromText(name, JSON.stringify(keys)), keys);
+    assert.deepEqual(fromText(name, ' [ ] '), []);
+  }
+  assert.deepEqual(loadConfig({}, { TURNOUT_ADMIN_API_KEY: '["se,cret"]' }, undefined).adminApiKey, ['se,cret']);
+  // No JSON: an address in brackets, and a key that must not become two.
+  assert.deepEqual(fromText('workerUrls', '[::1]:80,[::2]:80'), ['[::1]:80', '[::2]:80']);
+  assert.deepEqual(fromText('adminApiKey', '["se,cret]'), ['["se,cret]']);
+  assert.match(
+    errorOf(() => loadConfig({}, { TURNOUT_ADMIN_API_KEY: '["a", 1]' }, undefined)),
+    /^TURNOUT_ADMIN_API_KEY: /,
+  );
+});
+
 test('texts of flags and numbers are read, wrong ones left for the schema to refuse', () => {
   for (const text of ['1', 'true', 'YES', 'on']) assert.equal(fromText('disableRetries', text), true);
   for (const text of ['0', 'false', 'No', 'off', '']) assert.equal(fromText('disableRetries', text), false);

@@ -4,7 +4,7 @@ import * as z from 'zod';
 import { nearest, suggestion } from './nearest.ts';
 import { type OptionSpec, innerSchema } from './options/option.ts';
 import { type Config, type OptionName, configSchema, envName, kebab, options } from './options.ts';
-import { splitList } from './split-list.ts';
+import { listOf, splitList } from './split-list.ts';
 import { messageFor } from './value-messages.ts';
 
 export { splitList };
@@ -132,9 +132,9 @@ function readFile(path: string): Source {
 
 /** Converts the text of a flag or variable to the type of the option's schema, which refuses text that is not valid. */
 export function fromText(name: OptionName, text: string): unknown {
-  const { schema, split = (list: string) => splitList([list]) }: OptionSpec = options[name];
+  const { schema, split }: OptionSpec = options[name];
   const inner = innerSchema(schema);
-  if (inner instanceof z.ZodArray) return split(text);
+  if (inner instanceof z.ZodArray) return listOf(text, split);
   if (inner instanceof z.ZodBoolean)
     return /^(1|true|yes|on)$/i.test(text) || (!/^(0|false|no|off|)$/i.test(text) && text);
   if (inner instanceof z.ZodNumber || inner instanceof z.ZodUnion)

@@ -57,6 +57,8 @@ test('the scheme of the address may be left out', async (t) => {
 
 test('of several keys in TURNOUT_ADMIN_API_KEY, as a router takes them, one is sent', async (t) => {
   const router = await startTestRouter(t, { adminApiKey: ['key-1', 'key-2'] });
-  const run = turnout(t, ['top', '--once', router.url], { TURNOUT_ADMIN_API_KEY: 'key-1, key-2' });
-  equal(await run.ended, 0, run.output());
+  for (const keys of ['key-1, key-2', '["key-1", "key-2"]']) {
+    const run = turnout(t, ['top', '--once', router.url], { TURNOUT_ADMIN_API_KEY: keys });
+    equal(await run.ended, 0, run.output());
+  }
 });

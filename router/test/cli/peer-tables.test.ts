@@ -74,7 +74,7 @@ test('texts come to values of our options', () => {
     'log-level': ['warn'],
     'api-key': ['secret'],
     'max-tree-size': ['67108864'],
-    'control-plane-api-keys': ['key1:Service Account:admin:s:1'],
+    'control-plane-api-keys': ['key1:Service Account:admin:s:1,2'],
     'disable-retries': [],
     'ca-cert-paths': ['ca.pem'],
     backend: ['sglang'],
@@ -85,7 +85,7 @@ test('texts come to values of our options', () => {
     logLevel: 'warning',
     apiKey: ['secret'],
     maxTreeSize: 1_048_576,
-    adminApiKey: ['s:1'],
+    adminApiKey: ['s:1,2'],
     disableRetries: true,
     caCertPath: 'ca.pem',
   });

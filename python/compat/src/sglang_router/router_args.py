@@ -380,11 +380,11 @@ class RouterArgs(PeerArgs):
     )
     api_key: Optional[str] = field(
         default=None,
-        metadata={"flag": "api-key", "env": "TURNOUT_API_KEY", "help": "Protects the router and is sent to the engines once; sglang-router sends it twice."},
+        metadata={"flag": "api-key", "env": "TURNOUT_API_KEY", "env_is_list": True, "help": "Protects the router and is sent to the engines once; sglang-router sends it twice."},
     )
     control_plane_api_keys: List[Tuple[str, str, str, str]] = field(
         default_factory=list,
-        metadata={"flag": "control-plane-api-keys", "env": "TURNOUT_ADMIN_API_KEY", "help": "Keys of the role \"admin\" only; ids and names are not used."},
+        metadata={"flag": "control-plane-api-keys", "env": "TURNOUT_ADMIN_API_KEY", "env_is_list": True, "help": "Keys of the role \"admin\" only; ids and names are not used."},
     )
     control_plane_audit_enabled: bool = field(
         default=False,

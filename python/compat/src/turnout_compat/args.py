@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
 from typing import Any, TypeVar, get_args, get_type_hints
 
-from turnout._command import text_of
+from turnout._command import list_text_of, text_of
 
 Self = TypeVar("Self", bound="PeerArgs")
 
@@ -62,7 +62,9 @@ class PeerArgs:
                 continue
             variable = field.metadata.get("env")
             if variable is not None:
-                environment[str(variable)] = ",".join(_texts(field, value))
+                texts = _texts(field, value)
+                is_list = field.metadata.get("env_is_list", False)
+                environment[str(variable)] = list_text_of(texts) if is_list else texts[0]
                 continue
             words += [f"--{field.metadata['flag']}", *_texts(field, value)]
         return words, environment

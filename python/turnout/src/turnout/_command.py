@@ -1,7 +1,9 @@
 """The paths of the router and its Node, and the commands that run it."""
 
+import json
 import os
 import sys
+from collections.abc import Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +20,11 @@ def command() -> list[str]:
 def text_of(value: Any) -> str:
     """The text of a number or a word in the router's command line or environment, where numbers have no exponent."""
     return format(Decimal(repr(float(value))), "f") if isinstance(value, float) else str(value)
+
+
+def list_text_of(values: Iterable[Any]) -> str:
+    """The text of a list in the router's environment: JSON, because its elements may have spaces and commas."""
+    return json.dumps([text_of(value) for value in values])
 
 
 def become(*words: str) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ._calls import Call, T
-from ._command import text_of
+from ._command import list_text_of, text_of
 from ._options import RouterOptions
 from ._process import RouterError, RouterProcess
 from .client import Client
@@ -117,7 +117,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (list, tuple, set, frozenset)):
-        return ",".join(map(str, value))
+        return list_text_of(value)
     return text_of(value)
 
 

@@ -1,5 +1,5 @@
 import { ConfigError } from '../load.ts';
-import { type AliasFlag, type Peer, not, readAs, renamed, same, vital } from './alias.ts';
+import { type AliasFlag, type Peer, not, renamed, same, vital } from './alias.ts';
 import {
   anyOrigin,
   breaker,
@@ -41,7 +41,7 @@ function controlPlaneKeys(texts: readonly string[]) {
       throw new ConfigError('--control-plane-api-keys: only keys of the role "admin" are known here');
     return key;
   });
-  return readAs('adminApiKey', keys);
+  return { adminApiKey: keys };
 }
 
 const flags: readonly AliasFlag[] = [
