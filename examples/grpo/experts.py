@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from turnout.feed import Feed, Group, Row
+from collect import collect
+from turnout.feed import Feed, Row
 
 
 class Replay:
@@ -64,10 +65,8 @@ def measure(row: Row, replay: Replay) -> dict[str, Any]:
 def main(url: str, model: Path, wanted: int) -> None:
     torch.set_num_threads(1)
     replay = Replay(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval())
-    groups: list[Group] = []
     with Feed(url, consumer="experts", format="ndjson") as feed:
-        while len(groups) < wanted:
-            groups += feed.take(max_groups=wanted - len(groups))
+        groups = collect(feed, wanted)
         feed.ack(*groups)
     measured = [measure(row, replay) for group in groups for row in group.rows]
     sums = {name: sum(each[name] for each in measured) for name in ("places", "same")}

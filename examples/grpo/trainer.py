@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from collect import collect
 from student import save
 from truth import Snapshots, measure
-from turnout.feed import Feed, Group
+from turnout.feed import Feed
 
 LEARNING_RATE, LAST = 3e-4, 0.1  # falls linearly to a tenth: near the end most groups have nothing left to learn
 CLIP = 0.2
@@ -101,9 +102,7 @@ def main(url: str, base: Path, folder: Path, steps: int, wanted: int = 8, seed: 
     with Feed(url, consumer="trainer", format="ndjson") as feed:
         for step in range(1, steps + 1):
             began = time.monotonic()
-            groups: list[Group] = []
-            while len(groups) < wanted:
-                groups += feed.take(max_groups=wanted - len(groups))
+            groups = collect(feed, wanted)
             waited = time.monotonic() - began
             samples = [
                 sample

@@ -326,6 +326,38 @@ class FeedTest(unittest.TestCase):
         self.assertNotIn("nan", run.stdout)
         self.assertEqual(self.feed().stats()["acked"], 2)
 
+    def test_a_step_of_the_grpo_example_that_outlasts_its_leases_has_each_group_once(self) -> None:
+        source = (REPOSITORY / "examples/grpo/collect.py").read_text()
+        example: dict[str, Any] = {}
+        exec(compile(source, "collect.py", "exec"), example)
+        test = self
+
+        class Slow(Feed):
+            """Its lease has passed before it renews it, and after it has renewed it too."""
+
+            calls = 0
+
+            def renew(self, *groups: Group, lease_secs: float | None = None) -> None:
+                self.calls += len(groups)
+                if self.calls == 1 and groups:
+                    until(lambda: bool(self.stats()["ready"] == 1))
+                super().renew(*groups, lease_secs=lease_secs)
+
+            def take(self, max_groups: int | None = None, wait_secs: float | None = None) -> list[Group]:
+                if self.calls == 2:
+                    until(lambda: bool(self.stats()["ready"] == 1))
+                    self.calls += 1
+                    test.group("second")
+                return super().take(max_groups, wait_secs)
+
+        self.group("first")
+        with Slow(self.router.url, lease_secs=1, wait_secs=20) as feed:
+            groups = example["collect"](feed, 2)
+            self.assertEqual(sorted(group.name for group in groups), ["first", "second"])
+            self.assertGreaterEqual(max(group.deliveries for group in groups), 3)
+            feed.ack(*groups)
+            self.assertEqual(feed.stats()["acked"], 2)
+
     def test_refusals_are_errors(self) -> None:
         with self.assertRaises(ControlError) as refused:
             self.feed(max_groups=5_000).take()

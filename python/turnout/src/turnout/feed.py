@@ -28,7 +28,7 @@ _AWAY = (502, 503, 504)
 
 
 class LeaseLost(Exception):
-    """Leases have passed, and another consumer may have their groups: do not train on them. `leases` names them."""
+    """Leases have passed, and their groups may have been delivered again: do not train on these. `leases` names them."""
 
     def __init__(self, leases: Sequence[str]) -> None:
         # As those of `ControlError`.
@@ -36,7 +36,7 @@ class LeaseLost(Exception):
         self.leases = list(leases)
 
     def __str__(self) -> str:
-        return f"leases are lost: {', '.join(self.leases)}. Another consumer may have their groups."
+        return f"leases are lost: {', '.join(self.leases)}. Their groups may have been delivered again."
 
 
 class Feed(_Address):
@@ -104,7 +104,9 @@ class Feed(_Address):
             yield group
 
     def ack(self, *groups: Group) -> None:
-        """Groups are trained on: they do not come again. Raises `LeaseLost` for those that another consumer has."""
+        """Groups are trained on: they do not come again. Raises `LeaseLost` for those that were delivered again,
+        to another consumer or to this one: then the newest lease counts.
+        """
         self._claim("ack", groups)
 
     def nack(self, *groups: Group) -> None:
