@@ -6,6 +6,7 @@ import asyncio
 import copy
 import pickle
 import unittest
+from collections.abc import Callable
 
 import httpx
 
@@ -172,6 +173,28 @@ class StubTest(unittest.IsolatedAsyncioTestCase):
         client.broadcast("/pause?mode=keep", session="s")
         client.ask_worker(NOBODY, "/sleep?level=1")
         self.assertEqual(router.targets, ["/pause?mode=keep&session=s", "/sleep?level=1"])
+
+    async def test_what_a_proxy_says_is_not_taken_for_the_routers_answer(self) -> None:
+        for body in (b"<html>504</html>", b'{"message": "The upstream server is timing out"}'):
+            for status in (503, 504):
+                client = Client(Stub(self, status, body).url)
+                self.addCleanup(client.close)
+                calls: list[Callable[[], object]] = [client.wait_idle, client.readiness]
+                for call in calls:
+                    with self.assertRaises(ControlError) as refused:
+                        call()
+                    self.assertEqual(refused.exception.status, status)
+
+    async def test_the_routers_own_timeout_and_503_are_answers(self) -> None:
+        busy = Stub(self, 504, b'{"idle": false, "in_flight": {"http://a": 2}}')
+        async with AsyncClient(busy.url) as client:
+            self.assertEqual(await client.wait_idle(0), {"http://a": 2})
+        empty = Stub(
+            self, 503, b'{"status": "not_ready", "reason": "no healthy workers available", "total_workers": 1}'
+        )
+        async with AsyncClient(empty.url) as client:
+            expected = {"is_ready": False, "healthy_workers": 0, "total_workers": 1}
+            self.assertEqual(await client.readiness(), expected)
 
 
 class ErrorTest(unittest.TestCase):

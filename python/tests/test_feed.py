@@ -25,7 +25,7 @@ from turnout._command import command
 from turnout._groups import read_arrow, read_ndjson
 from turnout.feed import Feed, Group, LeaseLost, Row
 
-from .world import PATIENCE_SECS, engines, script, until
+from .world import PATIENCE_SECS, Stub, engines, script, until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROMPT = "What is of ten?"
@@ -370,6 +370,13 @@ class FeedTest(unittest.TestCase):
             self.router.reward("g-a", reward=2)
         self.assertEqual((refused.exception.status, refused.exception.code), (409, "group_taken"))
         self.assertEqual(len(group.rows), 2)
+
+    def test_a_409_that_is_not_the_routers_is_an_error(self) -> None:
+        self.group("g")
+        [group] = self.feed().take()
+        with self.assertRaises(ControlError) as refused:
+            Feed(Stub(self, 409, b"conflict").url).ack(group)
+        self.assertEqual(refused.exception.status, 409)
 
     def test_torch_is_not_needed(self) -> None:
         self.group("g")

@@ -82,7 +82,7 @@ class Stub:
                 pass
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         self.url = f"http://127.0.0.1:{server.server_port}"
 

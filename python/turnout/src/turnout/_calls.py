@@ -150,6 +150,14 @@ def _object(response: httpx.Response) -> dict[str, Any]:
     return answer if isinstance(answer, dict) else {}
 
 
+def _told(response: httpx.Response, field: str) -> dict[str, Any]:
+    """The router's answer. Without this field it is another one's with the same status, such as a proxy's."""
+    told = _object(response)
+    if field not in told:
+        raise _refusal(response)
+    return told
+
+
 def _refusal(response: httpx.Response) -> ControlError:
     said = _object(response)
     error = said.get("error", said.get("message"))
@@ -233,7 +241,7 @@ def take(query: Mapping[str, str], timeout_secs: float) -> Call[bytes]:
 def claim(act: str, leases: Sequence[str], lease_secs: float | None) -> Call[list[str]]:
     """Its result: the leases that are lost."""
     body = _given({"leases": list(leases), "lease_secs": lease_secs})
-    return Call("POST", f"/feed/{act}", lambda answer: list(answer.json()["lost"]), body=body, also=[409])
+    return Call("POST", f"/feed/{act}", lambda answer: list(_told(answer, "lost")["lost"]), body=body, also=[409])
 
 
 def feed_stats() -> Call[dict[str, Any]]:
@@ -244,7 +252,7 @@ def wait_idle(timeout_secs: float) -> Call[dict[str, int]]:
     return Call(
         "POST",
         "/fleet/wait_idle",
-        lambda answer: answer.json().get("in_flight", {}),
+        lambda answer: _told(answer, "idle").get("in_flight", {}),
         body={"timeout_secs": timeout_secs},
         timeout_secs=timeout_secs + 30,
         also=[504],
@@ -280,7 +288,7 @@ def _policies(answer: httpx.Response) -> list[Policy]:
 
 
 def _readiness(answer: httpx.Response) -> Readiness:
-    told = answer.json()
+    told = _told(answer, "status")
     return {
         "is_ready": answer.status_code == 200,
         "healthy_workers": told.get("healthy_workers", 0),
@@ -289,9 +297,7 @@ def _readiness(answer: httpx.Response) -> Readiness:
 
 
 def _report(answer: httpx.Response) -> Report:
-    told = _object(answer)
-    if "results" not in told:
-        raise _refusal(answer)
+    told = _told(answer, "results")
     return Report(told["results"], told["ok"], told["failed"], answer.status_code)
 
 
