@@ -245,6 +245,23 @@ class FeedTest(unittest.TestCase):
             self.assertEqual(next(groups).name, "third")
         self.assertIn("it is skipped here", logs.output[0])
 
+    def test_all_groups_that_wait_for_their_turn_are_renewed_together(self) -> None:
+        class Renewing(Feed):
+            renewed: list[list[str]] = []
+
+            def renew(self, *groups: Group, lease_secs: float | None = None) -> None:
+                self.renewed.append([group.name for group in groups])
+                super().renew(*groups, lease_secs=600)
+
+        for name in "abc":
+            self.group(name)
+        with Renewing(self.router.url) as feed:
+            # A quarter of it has always passed.
+            feed._lease_secs = 0
+            groups = iter(feed)
+            self.assertEqual([next(groups).name for _ in "abc"], ["a", "b", "c"])
+            self.assertEqual(feed.renewed, [["a", "b", "c"], ["b", "c"], ["c"]])
+
     def test_an_ack_waits_for_a_router_that_restarts(self) -> None:
         self.group("g")
         feed = self.feed()

@@ -73,8 +73,9 @@ class Feed(_Address):
         self._retry_secs = retry_secs
         self.format = format or ("arrow" if importlib.util.find_spec("pyarrow") is not None else "ndjson")
         self._http = httpx.Client(verify=self._trust, trust_env=False)
-        # Taken and not handed out, with the time of their leases; and all leases that are neither acked nor given back.
-        self._next: deque[tuple[float, Group]] = deque()
+        # Taken and not handed out, when they were leased; and all leases that are neither acked nor given back.
+        self._next: deque[Group] = deque()
+        self._leased = 0.0
         self._held: dict[str, None] = {}
 
     def take(self, max_groups: int | None = None, wait_secs: float | None = None) -> list[Group]:
@@ -90,18 +91,14 @@ class Feed(_Address):
     def __iter__(self) -> Iterator[Group]:
         while not self._http.is_closed:
             if not self._next:
-                began = time.monotonic()
-                self._next.extend((began, group) for group in self.take())
+                self._leased = time.monotonic()
+                self._next.extend(self.take())
                 continue
-            leased, group = self._next.popleft()
-            try:
-                # The consumer was busy with groups of the same response, and this one's lease may pass.
-                if time.monotonic() - leased > self._lease_secs / 4:
-                    self.renew(group)
-            except LeaseLost:
-                _log.warning("the lease of group %d has passed: it is skipped here and delivered again", group.id)
-                continue
-            yield group
+            # The consumer was busy with groups of the same response, and the leases of all others may pass.
+            if time.monotonic() - self._leased > self._lease_secs / 4:
+                self._renew_next()
+            if self._next:
+                yield self._next.popleft()
 
     def ack(self, *groups: Group) -> None:
         """Groups are trained on: they do not come again. Raises `LeaseLost` for those that were delivered again,
@@ -151,6 +148,17 @@ class Feed(_Address):
             self._held.pop(lease, None)
         if lost and act != "nack":
             raise LeaseLost(lost)
+
+    def _renew_next(self) -> None:
+        """Renews what is not handed out yet, and leaves out what is lost."""
+        began = time.monotonic()
+        try:
+            self.renew(*self._next)
+        except LeaseLost as lost:
+            for group in [each for each in self._next if each.lease in lost.leases]:
+                _log.warning("the lease of group %d has passed: it is skipped here and delivered again", group.id)
+                self._next.remove(group)
+        self._leased = began
 
     def _do(self, call: Call[T]) -> T:
         return call.result(self._http.send(call.request(self._http, self._control_url, self._api_key)))
