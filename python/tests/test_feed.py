@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -21,6 +22,7 @@ import httpx
 import numpy as np
 
 from turnout import AsyncClient, ControlError, Router
+from turnout._calls import Call
 from turnout._command import command
 from turnout._groups import read_arrow, read_ndjson
 from turnout.feed import Feed, Group, LeaseLost, Row
@@ -260,7 +262,7 @@ class FeedTest(unittest.TestCase):
             feed._lease_secs = 0
             groups = iter(feed)
             self.assertEqual([next(groups).name for _ in "abc"], ["a", "b", "c"])
-            self.assertEqual(feed.renewed, [["a", "b", "c"], ["b", "c"], ["c"]])
+            self.assertEqual(feed.renewed, [["b", "c"], ["c"]])
 
     def test_an_ack_waits_for_a_router_that_restarts(self) -> None:
         self.group("g")
@@ -283,6 +285,49 @@ class FeedTest(unittest.TestCase):
             waiter.join(PATIENCE_SECS)
         self.assertEqual([group.name for group in got], ["after"])
         feed.close()
+
+    def test_closing_ends_the_loop_of_another_thread_and_loses_no_group(self) -> None:
+        feed, stats, got = self.feed(wait_secs=600), self.feed(), list[list[Group]]()
+        waiter = threading.Thread(target=lambda: got.append(list(feed)))
+        waiter.start()
+        until(lambda: bool(stats.stats()["waitingConsumers"] == 1))
+        feed.close()
+        waiter.join(PATIENCE_SECS)
+        self.assertEqual(got, [[]])
+        until(lambda: bool(stats.stats()["waitingConsumers"] == 0))
+        self.group("after")
+        [group] = stats.take()
+        self.assertEqual((group.name, group.deliveries), ("after", 1))
+        with self.assertRaisesRegex(RuntimeError, "the feed is closed"):
+            feed.take()
+
+    def test_what_comes_while_it_is_closed_is_given_back(self) -> None:
+        class Closing(Feed):
+            def _received(self, call: Call[bytes]) -> list[Group]:
+                groups = super()._received(call)
+                self.close()
+                return groups
+
+        self.group("g")
+        with self.assertRaisesRegex(RuntimeError, "the feed is closed"):
+            Closing(self.router.url).take()
+        self.assertEqual(list(Closing(self.router.url)), [])
+        [group] = self.feed().take(wait_secs=0)
+        self.assertEqual(group.deliveries, 3)
+
+    def test_closing_ends_a_loop_that_waits_for_a_router(self) -> None:
+        feed = Feed("http://127.0.0.1:9")
+
+        class Close(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                feed.close()
+
+        closing = Close()
+        log = logging.getLogger("turnout.feed")
+        log.addHandler(closing)
+        self.addCleanup(log.removeHandler, closing)
+        with unittest.mock.patch("turnout.feed._FIRST_PAUSE_SECS", 10 * PATIENCE_SECS):
+            self.assertEqual(list(feed), [])
 
     def stop_until_a_warning(self, after: Callable[[], None]) -> None:
         """Stops the router. The first warning of a feed starts it again at the same address, with the same data."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import socket
 import ssl
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakSet
 
 import httpx
 
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECS, _LONGEST_PAUSE_SECS = 0.2, 10.0
+_CLOSED = "the feed is closed"
 # The router, or a proxy in front of it, is not able to serve now.
 _AWAY = (502, 503, 504)
 
@@ -49,7 +54,8 @@ class Feed(_Address):
 
     Iterating waits for groups and never ends by itself. A group that is not acked within `lease_secs` is delivered again,
     with the same `id`: store the id with the checkpoint, and ack a group whose id is there without training on it. `close`
-    and the end of the `with` block give back what is not acked. `format` is 'arrow' where pyarrow is installed, else
+    and the end of the `with` block give back what is not acked; where another thread waits for groups, its loop ends, and
+    its `take` is a `RuntimeError`. `format` is 'arrow' where pyarrow is installed, else
     'ndjson'; groups are equal. While the router cannot be reached, calls are repeated for `retry_secs`, with a warning in
     the log `turnout.feed`; then they raise `httpx.TransportError`. A refusal is a `ControlError`.
     """
@@ -73,6 +79,12 @@ class Feed(_Address):
         self._retry_secs = retry_secs
         self.format = format or ("arrow" if importlib.util.find_spec("pyarrow") is not None else "ndjson")
         self._http = httpx.Client(verify=self._trust, trust_env=False)
+        # Of its own, because `close` breaks its connections while groups are waited for on them.
+        self._taking = httpx.Client(verify=self._trust, trust_env=False)
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._closed = threading.Event()
+        # What `close` reads while another thread takes groups.
+        self._lock = threading.Lock()
         # Taken and not handed out, when they were leased; and all leases that are neither acked nor given back.
         self._next: deque[Group] = deque()
         self._leased = 0.0
@@ -85,19 +97,32 @@ class Feed(_Address):
         query = {**self._query, "max_groups": str(most), "wait_secs": str(wait)}
         call = calls.take({**query, "format": self.format}, wait + 30)
         groups = self._retried(lambda: self._received(call))
-        self._held.update((group.lease, None) for group in groups)
+        leases = [group.lease for group in groups]
+        with self._lock:
+            is_closed = self._closed.is_set()
+            if not is_closed:
+                self._held.update(dict.fromkeys(leases))
+        if is_closed:
+            # `close` did not know them.
+            self._give_back(leases)
+            raise RuntimeError(_CLOSED)
         return groups
 
     def __iter__(self) -> Iterator[Group]:
-        while not self._http.is_closed:
-            if not self._next:
-                self._leased = time.monotonic()
-                self._next.extend(self.take())
-                continue
-            # The consumer was busy with groups of the same response, and the leases of all others may pass.
-            if time.monotonic() - self._leased > self._lease_secs / 4:
-                self._renew_next()
-            if self._next:
+        while not self._closed.is_set():
+            try:
+                if not self._next:
+                    self._leased = time.monotonic()
+                    self._next.extend(self.take())
+                # The consumer was busy with groups of the same response, and the leases of all others may pass.
+                elif time.monotonic() - self._leased > self._lease_secs / 4:
+                    self._renew_next()
+            except RuntimeError:
+                # Closed by another thread.
+                if self._closed.is_set():
+                    return
+                raise
+            if self._next and not self._closed.is_set():
                 yield self._next.popleft()
 
     def ack(self, *groups: Group) -> None:
@@ -119,17 +144,17 @@ class Feed(_Address):
         return self._retried(lambda: self._do(calls.feed_stats()))
 
     def close(self) -> None:
-        """Gives back the groups that are not acked, and closes the connections."""
-        if self._http.is_closed:
-            return
-        try:
-            if self._held:
-                self._do(calls.claim("nack", list(self._held), None))
-        except (httpx.TransportError, ControlError) as error:
-            _log.warning("%d groups come again when their leases pass: %s", len(self._held), error)
-        self._held.clear()
-        self._next.clear()
+        """Gives back the groups that are not acked, and closes the connections, also those of calls of other threads."""
+        with self._lock:
+            if self._closed.is_set():
+                return
+            self._closed.set()
+            held, sockets = list(self._held), list(self._sockets)
+        for each in sockets:
+            _break(each)
+        self._give_back(held)
         self._http.close()
+        self._taking.close()
 
     def __enter__(self) -> Self:
         return self
@@ -149,6 +174,16 @@ class Feed(_Address):
         if lost and act != "nack":
             raise LeaseLost(lost)
 
+    def _give_back(self, leases: Sequence[str]) -> None:
+        if not leases:
+            return
+        try:
+            # The others may be closed.
+            with httpx.Client(verify=self._trust, trust_env=False) as http:
+                self._send(http, calls.claim("nack", leases, None))
+        except (httpx.TransportError, ControlError) as error:
+            _log.warning("%d groups come again when their leases pass: %s", len(leases), error)
+
     def _renew_next(self) -> None:
         """Renews what is not handed out yet, and leaves out what is lost."""
         began = time.monotonic()
@@ -161,11 +196,26 @@ class Feed(_Address):
         self._leased = began
 
     def _do(self, call: Call[T]) -> T:
-        return call.result(self._http.send(call.request(self._http, self._control_url, self._api_key)))
+        return self._send(self._http, call)
+
+    def _send(self, http: httpx.Client, call: Call[T]) -> T:
+        return call.result(http.send(call.request(http, self._control_url, self._api_key)))
+
+    def _connected(self, event: str, info: Mapping[str, Any]) -> None:
+        """Notes the sockets on which groups are waited for. Closing one would not wake the thread that waits."""
+        if event not in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            return
+        with self._lock:
+            opened = info["return_value"].get_extra_info("socket")
+            self._sockets.add(opened)
+            if self._closed.is_set():
+                _break(opened)
 
     def _received(self, call: Call[bytes]) -> list[Group]:
         """The groups of a response; of one that breaks off those that came whole."""
-        response = self._http.send(call.request(self._http, self._control_url, self._api_key), stream=True)
+        request = call.request(self._taking, self._control_url, self._api_key)
+        request.extensions["trace"] = self._connected
+        response = self._taking.send(request, stream=True)
         read = read_arrow if self.format == "arrow" else read_ndjson
         received = bytearray()
         try:
@@ -186,18 +236,28 @@ class Feed(_Address):
 
     def _retried(self, call: Callable[[], T]) -> T:
         began, pause = time.monotonic(), _FIRST_PAUSE_SECS
-        while True:
+        while not self._closed.is_set():
             try:
                 return call()
             except httpx.UnsupportedProtocol:
                 raise
             except (httpx.TransportError, ControlError) as error:
+                if self._closed.is_set():
+                    break
                 is_away = not isinstance(error, ControlError) or error.status in _AWAY
                 if not is_away or time.monotonic() - began > self._retry_secs:
                     raise
                 _log.warning("the router at %s is not there (%r): tried again in %.1f s", self._url, error, pause)
-            time.sleep(pause)
+            self._closed.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECS)
+        raise RuntimeError(_CLOSED)
+
+
+def _break(connected: socket.socket) -> None:
+    """Wakes the thread that reads from it."""
+    with suppress(OSError):
+        # Not the method of an `SSLSocket`, which forgets the encryption while that thread reads.
+        socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
 
 __all__ = ["ControlError", "Feed", "Group", "LeaseLost", "Row"]
