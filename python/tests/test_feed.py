@@ -13,7 +13,7 @@ import threading
 import unittest
 import unittest.mock
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -419,6 +419,25 @@ class FeedTest(unittest.TestCase):
             self.assertGreaterEqual(max(group.deliveries for group in groups), 3)
             feed.ack(*groups)
             self.assertEqual(feed.stats()["acked"], 2)
+
+    def test_leases_of_any_number_are_given_back_and_acked(self) -> None:
+        self.group("g")
+        feed = self.feed()
+        [group] = feed.take()
+        # More than the router takes in one call; the last is that of the group.
+        unknown = [f"{i}-1" for i in range(10_000)]
+        feed._held = dict.fromkeys([*unknown, group.lease])
+        feed.close()
+        other = self.feed()
+        [again] = other.take()
+        self.assertEqual(again.deliveries, 2)
+        with self.assertRaises(LeaseLost) as lost:
+            other.ack(*(replace(again, lease=lease) for lease in unknown), again)
+        self.assertEqual((lost.exception.leases, other.stats()["acked"]), (unknown, 1))
+
+    def test_a_key_that_cannot_be_sent_is_not_tried_again(self) -> None:
+        with self.assertNoLogs("turnout.feed"), self.assertRaises(httpx.LocalProtocolError):
+            self.feed(api_key="key\n").take()
 
     def test_refusals_are_errors(self) -> None:
         with self.assertRaises(ControlError) as refused:

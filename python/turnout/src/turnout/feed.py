@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakSet
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FIRST_PAUSE_SECS, _LONGEST_PAUSE_SECS = 0.2, 10.0
+# Leases that the router takes in one call.
+_MOST_LEASES = 10_000
 _CLOSED = "the feed is closed"
 # The router, or a proxy in front of it, is not able to serve now.
 _AWAY = (502, 503, 504)
@@ -168,7 +171,9 @@ class Feed(_Address):
         leases = [group.lease for group in groups]
         if not leases:
             return
-        lost = self._retried(lambda: self._do(calls.claim(act, leases, lease_secs)))
+        lost: list[str] = []
+        for call in _claims(act, leases, lease_secs):
+            lost += self._retried(partial(self._do, call))
         for lease in lost if act == "renew" else leases:
             self._held.pop(lease, None)
         if lost and act != "nack":
@@ -180,7 +185,8 @@ class Feed(_Address):
         try:
             # The others may be closed.
             with httpx.Client(verify=self._trust, trust_env=False) as http:
-                self._send(http, calls.claim("nack", leases, None))
+                for call in _claims("nack", leases, None):
+                    self._send(http, call)
         except (httpx.TransportError, ControlError) as error:
             _log.warning("%d groups come again when their leases pass: %s", len(leases), error)
 
@@ -239,7 +245,8 @@ class Feed(_Address):
         while not self._closed.is_set():
             try:
                 return call()
-            except httpx.UnsupportedProtocol:
+            except (httpx.UnsupportedProtocol, httpx.LocalProtocolError):
+                # A URL or a key with which no request can be made.
                 raise
             except (httpx.TransportError, ControlError) as error:
                 if self._closed.is_set():
@@ -251,6 +258,11 @@ class Feed(_Address):
             self._closed.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECS)
         raise RuntimeError(_CLOSED)
+
+
+def _claims(act: str, leases: Sequence[str], lease_secs: float | None) -> Iterator[Call[list[str]]]:
+    for first in range(0, len(leases), _MOST_LEASES):
+        yield calls.claim(act, leases[first : first + _MOST_LEASES], lease_secs)
 
 
 def _break(connected: socket.socket) -> None:
