@@ -9,7 +9,9 @@ import signal
 import sys
 import tempfile
 import textwrap
+import threading
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import httpx
@@ -22,7 +24,7 @@ from turnout import RouterError
 from vllm_router.launch_router import launch_router as launch_vllm_router
 from vllm_router.router_args import RouterArgs as VllmArgs
 
-from .world import ANY_PORTS, LISTENING, Running, engines, generate, is_gone, script, until
+from .world import ANY_PORTS, LISTENING, PATIENCE_SECS, Running, engines, generate, is_gone, script, until
 
 # Hosts are replaced by engines of the test, and ports are added at the end.
 LINES = [
@@ -209,6 +211,29 @@ class ImportsTest(unittest.TestCase):
         os.kill(int(pid), signal.SIGKILL)
         run.says(re.compile("RouterError: the router was killed by signal 9"))
         self.assertEqual(run.process.wait(), 1)
+
+    def test_a_start_of_one_that_runs_leaves_it_alone(self) -> None:
+        router = vllm_router.Router(port=0, prometheus_port=0)
+        is_listening, wait, codes = threading.Event(), router._process.wait, list[int]()
+
+        def waited() -> int:
+            is_listening.set()
+            codes.append(wait())
+            return codes[0]
+
+        with unittest.mock.patch.object(router._process, "wait", waited):
+            first = threading.Thread(target=router.start)
+            first.start()
+            self.addCleanup(first.join)
+            self.addCleanup(router.stop)
+            self.assertTrue(is_listening.wait(PATIENCE_SECS))
+            with self.assertRaisesRegex(RouterError, "the router runs already"):
+                router.start()
+            self.assertTrue(router._process.is_running)
+            self.assertEqual(codes, [])
+            router.stop()
+            first.join(PATIENCE_SECS)
+            self.assertEqual(codes, [0])
 
     def test_versions_are_those_whose_flags_they_are(self) -> None:
         self.assertRegex(sglang_router.__version__, r"^0\.3\.2\+turnout$")

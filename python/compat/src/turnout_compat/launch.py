@@ -21,8 +21,9 @@ class BlockingRouter:
     def start(self) -> None:
         """Runs the router until it is stopped. Raises `RouterError` if it does not start, fails or is killed."""
         self._is_stopped = False
+        # Outside of the try: a start that is refused because the router runs must not stop it.
+        self._process.start(_START_TIMEOUT_SECS)
         try:
-            self._process.start(_START_TIMEOUT_SECS)
             code = self._process.wait()
         finally:
             self._process.stop(None)
