@@ -40,6 +40,35 @@ test('usage is found in a stream too, also where it comes in two pieces', async 
   deepEqual(await (await fetch(`${router.url}/budget`)).json(), { a: { tokens: 42, refused: 0 } });
 });
 
+test('a stream without usage costs a token for each event', async (t) => {
+  const { ask: askEngine, client, router } = await startScene(t, { plugin: [plugin] });
+  const asked = await askEngine(ask('a'));
+  asked.beginStream();
+  for (const part of ['data: {"choices":[]}\n', '\ndata: {"choices":[]}\n\ndata: [DONE]\n\n']) {
+    asked.connection.write(chunk(part));
+    await client.read(chunk(part));
+  }
+  asked.connection.write('0\r\n\r\n');
+  await client.read('0\r\n\r\n');
+  await untilIdle(router);
+  deepEqual(await (await fetch(`${router.url}/budget`)).json(), { a: { tokens: 3, refused: 0 } });
+});
+
+test('usage that comes with every event counts once', async (t) => {
+  const { ask: askEngine, client, router } = await startScene(t, { plugin: [plugin] });
+  const asked = await askEngine(ask('a'));
+  asked.beginStream();
+  for (const tokens of [1, 2]) {
+    const part = chunk(`data: {"usage":{"completion_tokens":${tokens}}}\n\n`);
+    asked.connection.write(part);
+    await client.read(part);
+  }
+  asked.connection.write('0\r\n\r\n');
+  await client.read('0\r\n\r\n');
+  await untilIdle(router);
+  deepEqual(await (await fetch(`${router.url}/budget`)).json(), { a: { tokens: 2, refused: 0 } });
+});
+
 test('the example runs, and its numbers are right', async () => {
   const { stdout } = await promisify(execFile)(process.execPath, [join(import.meta.dirname, 'run.ts')], {
     timeout: 60_000,
