@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import pickle
 import unittest
+import warnings
 from collections.abc import Callable
 
 import httpx
@@ -153,6 +155,29 @@ class ClientTest(unittest.IsolatedAsyncioTestCase):
         async with AsyncClient(NOBODY) as client:
             with self.assertRaises(httpx.TransportError):
                 await client.workers()
+
+
+class BlockingTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.router = Router(port=0, prometheus_port=0).start()
+        self.addCleanup(self.router.stop)
+
+    def test_a_client_is_used_in_one_event_loop_after_another(self) -> None:
+        client = AsyncClient(self.router.url)
+        # The connections of a loop that has ended are closed by the garbage collection.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            for _ in range(2):
+                self.assertEqual(asyncio.run(client.list_workers()), [])
+            asyncio.run(client.aclose())
+            gc.collect()
+
+    def test_a_block_closes_the_synchronous_client(self) -> None:
+        with Client(self.router.url) as client:
+            self.assertEqual(client.list_workers(), [])
+            http = client._http
+        assert http is not None
+        self.assertTrue(http.is_closed)
 
 
 class StubTest(unittest.IsolatedAsyncioTestCase):

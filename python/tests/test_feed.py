@@ -159,6 +159,16 @@ class FeedTest(unittest.TestCase):
         np.testing.assert_array_equal(group.rows[1].turn_rewards, [2, np.nan])
         self.assertEqual(Feed(self.router.url).format, "arrow")
 
+    def test_none_removes_a_reward(self) -> None:
+        for session, reward in (("s1", 2.0), ("s2", None)):
+            self.turn(session, "g")
+            self.router.reward(session, reward=2.0, rewards={"a": 1})
+            self.router.reward(session, reward=reward)
+            self.router.finish_session(session)
+        with self.feed() as feed:
+            [group] = feed.take()
+        self.assertEqual([(row.reward, row.rewards) for row in group.rows], [(2.0, {"a": 1}), (None, {"a": 1})])
+
     def test_of_a_response_that_breaks_off_whole_groups_are_taken(self) -> None:
         for kind, read in (("ndjson", read_ndjson), ("arrow", read_arrow)):
             self.group(f"{kind}-1")
@@ -455,8 +465,8 @@ class FeedTest(unittest.TestCase):
     def test_a_409_that_is_not_the_routers_is_an_error(self) -> None:
         self.group("g")
         [group] = self.feed().take()
-        with self.assertRaises(ControlError) as refused:
-            Feed(Stub(self, 409, b"conflict").url).ack(group)
+        with Feed(Stub(self, 409, b"conflict").url) as feed, self.assertRaises(ControlError) as refused:
+            feed.ack(group)
         self.assertEqual(refused.exception.status, 409)
 
     def test_torch_is_not_needed(self) -> None:

@@ -106,10 +106,11 @@ class RouterTest(unittest.TestCase):
                 "export default { name: 'mine', create: () => ({ admit: () => null }) };\n", encoding="utf-8"
             )
             with Router(port=0, prometheus_port=0, admin_api_key=[key], plugin=[str(plugin)]) as router:
-                self.assertEqual(Client(router.url, key).list_workers(), [])
+                with Client(router.url, key) as whole:
+                    self.assertEqual(whole.list_workers(), [])
                 for part in ("long-secret", "0"):
-                    with self.assertRaises(ControlError) as refused:
-                        Client(router.url, part).list_workers()
+                    with Client(router.url, part) as client, self.assertRaises(ControlError) as refused:
+                        client.list_workers()
                     self.assertEqual(refused.exception.status, 401)
 
     def test_a_file_of_options_and_one_of_keys_are_read(self) -> None:

@@ -231,7 +231,10 @@ def finish_session(
 
 
 def reward(session_id: str, fields: Mapping[str, Any]) -> Call[None]:
-    return Call("POST", f"/trajectories/{quote(session_id, safe='')}/reward", _nothing, body=_given(fields))
+    # None is a value here: it removes the number that an earlier call gave.
+    removed = {"reward": None} if "reward" in fields and fields["reward"] is None else {}
+    body = {**_given(fields), **removed}
+    return Call("POST", f"/trajectories/{quote(session_id, safe='')}/reward", _nothing, body=body)
 
 
 def take(query: Mapping[str, str], timeout_secs: float) -> Call[bytes]:

@@ -35,9 +35,12 @@ class WorkerFields(TypedDict, total=False):
 
 
 class RewardFields(TypedDict, total=False):
-    """Rewards of a session; what is left out stays as it was. The same `id` again changes nothing."""
+    """Rewards of a session; what is left out stays as it was. The same `id` again changes nothing.
 
-    reward: float
+    `reward=None` removes the number.
+    """
+
+    reward: float | None
     rewards: Mapping[str, float]
     turn_rewards: Sequence[float] | Mapping[str, float]
     token_rewards: Sequence[float] | Mapping[str, Sequence[float]]
@@ -61,10 +64,12 @@ class AsyncClient(_Address):
     """Controls the router at `url` (the one of `--admin-port` if set), with the key of `--admin-api-key`.
 
     Every method raises `ControlError` if the router refuses, and `httpx.TransportError` if it cannot be reached. Cancelling
-    a call aborts its request. Proxies of the environment are not used.
+    a call aborts its request. Proxies of the environment are not used. One client may be used in one event loop after
+    another.
     """
 
     _http: httpx.AsyncClient | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
 
     async def list_workers(self) -> list[str]:
         """The URLs of all workers."""
@@ -182,7 +187,8 @@ class AsyncClient(_Address):
 
     async def aclose(self) -> None:
         """Closes the connections."""
-        if self._http is not None:
+        # Those of an event loop that has ended cannot be closed in another one.
+        if self._http is not None and self._loop is asyncio.get_running_loop():
             await self._http.aclose()
         self._http = None
 
@@ -195,8 +201,10 @@ class AsyncClient(_Address):
         await self.aclose()
 
     async def _do(self, call: Call[T]) -> T:
-        if self._http is None:
-            self._http = httpx.AsyncClient(verify=self._trust, trust_env=False)
+        loop = asyncio.get_running_loop()
+        # Connections belong to the event loop that opened them; another `asyncio.run` has another one.
+        if self._http is None or self._loop is not loop:
+            self._http, self._loop = httpx.AsyncClient(verify=self._trust, trust_env=False), loop
         return call.result(await self._http.send(call.request(self._http, self._control_url, self._api_key)))
 
 
@@ -315,6 +323,14 @@ class Client(_Address):
         if self._http is not None:
             self._http.close()
         self._http = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _do(self, call: Call[T]) -> T:
         if self._http is None:
