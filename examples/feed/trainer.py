@@ -12,6 +12,7 @@ from turnout.feed import Feed, Group
 
 def train(group: Group) -> float:
     """The place of the optimizer step. Returns the loss with the log-probabilities of the rollout, for a first look."""
+    assert all(row.reward is not None for row in group.rows), "a row without reward: give the feed needsReward"
     rewards = np.array([row.reward for row in group.rows], np.float64)
     advantages = (rewards - rewards.mean()) / (rewards.std() + 1e-6)
     losses = [-(each * row.logprobs)[row.loss_mask == 1] for each, row in zip(advantages, group.rows, strict=True)]

@@ -159,6 +159,17 @@ class FeedTest(unittest.TestCase):
         np.testing.assert_array_equal(group.rows[1].turn_rewards, [2, np.nan])
         self.assertEqual(Feed(self.router.url).format, "arrow")
 
+    def test_the_trainer_of_the_guide_refuses_a_row_without_reward(self) -> None:
+        self.member("s1", "g", 1)
+        self.turn("s2", "g")
+        self.router.finish_session("s2")
+        checkpoint = Path(self.data) / "checkpoint.json"
+        words = [sys.executable, str(REPOSITORY / "examples/feed/trainer.py"), self.router.url, "1", str(checkpoint)]
+        run = subprocess.run(words, check=False, capture_output=True, text=True, timeout=120)
+        self.assertIn("a row without reward: give the feed needsReward", run.stderr)
+        self.assertFalse(checkpoint.exists())
+        self.assertEqual(self.feed().stats()["ready"], 1)
+
     def test_none_removes_a_reward(self) -> None:
         for session, reward in (("s1", 2.0), ("s2", None)):
             self.turn(session, "g")
