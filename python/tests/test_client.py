@@ -209,6 +209,9 @@ class StubTest(unittest.IsolatedAsyncioTestCase):
                     with self.assertRaises(ControlError) as refused:
                         call()
                     self.assertEqual(refused.exception.status, status)
+                # A router is waited for also behind a proxy.
+                with self.assertRaises(TimeoutError):
+                    client.wait_ready(timeout_secs=0)
 
     async def test_the_routers_own_timeout_and_503_are_answers(self) -> None:
         busy = Stub(self, 504, b'{"idle": false, "in_flight": {"http://a": 2}}')

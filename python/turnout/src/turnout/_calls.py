@@ -266,6 +266,11 @@ def readiness() -> Call[Readiness]:
     return Call("GET", "/readiness", _readiness, also=[503])
 
 
+def awaited_readiness() -> Call[Readiness]:
+    """As `readiness`. A proxy that has no router behind it yet says that none is ready."""
+    return Call("GET", "/readiness", _awaited_readiness, also=[502, 503, 504])
+
+
 def metrics() -> Call[dict[str, float]]:
     return Call("GET", "/metrics", lambda answer: _samples(answer.text))
 
@@ -297,6 +302,15 @@ def _readiness(answer: httpx.Response) -> Readiness:
         "healthy_workers": told.get("healthy_workers", 0),
         "total_workers": told.get("total_workers", 0),
     }
+
+
+def _awaited_readiness(answer: httpx.Response) -> Readiness:
+    try:
+        return _readiness(answer)
+    except ControlError:
+        if answer.status_code == 200:
+            raise
+        return {"is_ready": False, "healthy_workers": 0, "total_workers": 0}
 
 
 def _report(answer: httpx.Response) -> Report:

@@ -151,9 +151,9 @@ class AsyncClient(_Address):
         return await self._do(calls.readiness())
 
     async def wait_ready(self, *, workers: int = 1, timeout_secs: float = 600) -> None:
-        """Waits until this many workers are healthy. Raises `TimeoutError`."""
+        """Waits until this many workers are healthy, also behind a proxy that has no router yet. Raises `TimeoutError`."""
         until = time.monotonic() + timeout_secs
-        while not _is_enough(await self.readiness(), workers, until):
+        while not _is_enough(await self._do(calls.awaited_readiness()), workers, until):
             await asyncio.sleep(_READY_POLL_SECS)
 
     async def metrics(self) -> dict[str, float]:
@@ -288,9 +288,9 @@ class Client(_Address):
         return self._do(calls.readiness())
 
     def wait_ready(self, *, workers: int = 1, timeout_secs: float = 600) -> None:
-        """Waits until this many workers are healthy. Raises `TimeoutError`."""
+        """Waits until this many workers are healthy, also behind a proxy that has no router yet. Raises `TimeoutError`."""
         until = time.monotonic() + timeout_secs
-        while not _is_enough(self.readiness(), workers, until):
+        while not _is_enough(self._do(calls.awaited_readiness()), workers, until):
             time.sleep(_READY_POLL_SECS)
 
     def metrics(self) -> dict[str, float]:
