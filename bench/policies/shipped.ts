@@ -127,7 +127,7 @@ class ShippedPolicy implements SimPolicy {
   paused(): void {}
 
   swapped(engine: number): void {
-    this.#table.flushed(this.#workers[engine]!);
+    this.#table.flushed(this.#workers[engine]!, 'engine');
   }
 
   /** As the router's hold queue. */

@@ -5,7 +5,7 @@ import type { Exchange } from './exchange.ts';
 export { type ErrorCode, RouterError } from './kit/errors.ts';
 export { ConfigError, loadConfig } from './config/load.ts';
 export type { CustomPolicy, CustomPolicyContext } from './choose/load-policy.ts';
-export type { Hold, MoveWhy, PolicyContext } from './choose/policy.ts';
+export type { FlushWhy, Hold, MoveWhy, PolicyContext } from './choose/policy.ts';
 export type { Needs } from './placed-request.ts';
 /** Of requests that pass the router. */
 export type Policy = AnyPolicy<Exchange>;

@@ -77,7 +77,7 @@ export async function startChoice(parts: Engines) {
     onHealth(event, worker, detail, failedChecks = 0) {
       if (event === 'readmitted') slowStart.begin(worker);
       // A new process has none of the prompts of the old one.
-      if (event === 'restarted') table.flushed(worker);
+      if (event === 'restarted') table.flushed(worker, 'engine');
       logHealth(log, event, worker, detail, { failedChecks, waiting: () => hungRequests.waitingAt(worker) });
       if (event === 'hung') hungRequests.add(worker, detail);
     },

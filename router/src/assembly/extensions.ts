@@ -23,7 +23,7 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
         ...parts,
         inFlight: () => inFlight,
         state: parts.store,
-        cacheLost: (worker) => table.flushed(worker),
+        cacheLost: (worker) => table.flushed(worker, 'namespace'),
       })
     : null;
   parts.chooser.gate = swaps?.gate ?? null;

@@ -38,7 +38,7 @@ test('whatever a policy throws: it is reported, and only choose throws on', () =
   assert.equal(policy.nextHeld!([x, exchangeOf()], []), x);
   assert.equal(policy.nextHeld!([], []), null);
   assert.equal(policy.sessionEnded!('s'), false);
-  policy.flushed!(workers[0]!);
+  policy.flushed!(workers[0]!, 'engine');
   assert.deepEqual([policy.explain!(x, workers), policy.describe!()], [[], {}]);
   policy.close!();
   const methods = [

@@ -28,7 +28,7 @@ function recorder(name: string, says: () => Hold | null = () => null): Policy & 
       heard.push(`begun ${worker.url}, note ${String(x.policyState)}`);
     },
     ended: (x, worker) => void heard.push(`ended ${worker.url}, note ${String(x.policyState)}`),
-    flushed: (worker) => void heard.push(`flushed ${worker.url}`),
+    flushed: (worker, why) => void heard.push(`flushed ${worker.url} ${why}`),
     sessionEnded: () => heard.push('session ended') > 0,
   };
 }
@@ -51,7 +51,7 @@ test('each policy is asked about its own workers only, with its own note', () =>
   );
   for (const { worker } of choice.legs) pair.begun!(x, worker);
   for (const { worker } of choice.legs) pair.ended!(x, worker);
-  pair.flushed!(d0);
+  pair.flushed!(d0, 'engine');
   assert.ok(pair.sessionEnded!('s'));
   const of = (url: string, note: string) => [`begun ${url}, note ${note}`];
   assert.deepEqual(prefill.heard, [
@@ -64,7 +64,7 @@ test('each policy is asked about its own workers only, with its own note', () =>
     'choose of http://d0:1,http://d1:1, note null',
     ...of('http://d1:1', 'D'),
     'ended http://d1:1, note D',
-    'flushed http://d0:1',
+    'flushed http://d0:1 engine',
     'session ended',
   ]);
 });

@@ -106,7 +106,7 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
     ended: (x, worker) => as(halfOf(worker.role), x, (policy) => policy.ended?.(x, worker)),
     // Both must be notified, whatever the first one returns.
     sessionEnded: (session) => both.map((policy) => policy.sessionEnded?.(session) ?? false).includes(true),
-    flushed: (worker) => of[halfOf(worker.role)].flushed?.(worker),
+    flushed: (worker, why) => of[halfOf(worker.role)].flushed?.(worker, why),
     compared: (x, workers) => as(halfOf(workers[0]!.role), x, (policy) => policy.compared?.(x, workers) ?? workers),
     costs: (x, workers, costs) => as(halfOf(workers[0]!.role), x, (policy) => policy.costs?.(x, workers, costs)),
     explain: (x, workers) =>

@@ -1,6 +1,6 @@
 import type { Needs, PlacedRequest } from '../placed-request.ts';
 import type { Worker } from '../fleet/worker.ts';
-import { type IndexSize, type Policy, sumOfSizes } from './policy.ts';
+import { type FlushWhy, type IndexSize, type Policy, sumOfSizes } from './policy.ts';
 
 /** A policy, and the name that the configuration gives for it. */
 export interface NamedPolicy {
@@ -81,9 +81,9 @@ export class PolicyTable {
     return keepsSessions ? [...homes] : null;
   }
 
-  /** The worker's KV cache was flushed. */
-  flushed(worker: Worker): void {
-    for (const [, { policy }] of this.entries()) policy.flushed?.(worker);
+  /** What was known of the worker's KV cache is void. */
+  flushed(worker: Worker, why: FlushWhy): void {
+    for (const [, { policy }] of this.entries()) policy.flushed?.(worker, why);
   }
 
   /** By the name of the policy: those of several models together. */

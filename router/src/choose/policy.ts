@@ -32,6 +32,13 @@ export interface MoveWhy {
 }
 
 /**
+ * Why what was known of a worker's KV cache is void:
+ * - `engine`: the engine emptied its cache, loaded other weights, or was restarted;
+ * - `namespace`: the engine keeps its blocks, but the router gives later requests another cache salt.
+ */
+export type FlushWhy = 'engine' | 'namespace';
+
+/**
  * Chooses workers. It returns the best placement. When an attempt failed it is called again, without the workers that
  * failed, so its next answer is the best of the rest at that moment.
  */
@@ -54,8 +61,8 @@ export interface Policy<X extends PlacedRequest = PlacedRequest> extends Placer<
   sessionEnded?(session: string): boolean;
   /** Where the requests of this session go; null if not decided. A policy without this method keeps no sessions. */
   homeOf?(session: string): Worker | null;
-  /** The worker's KV cache was flushed, or its weights were replaced. */
-  flushed?(worker: Worker): void;
+  /** What was known of the worker's KV cache is void. */
+  flushed?(worker: Worker, why: FlushWhy): void;
   /** The workers that `choose` compared, if it does not compare all: `costs` and `explain` are asked about those. Called right after it. */
   compared?(x: X, workers: readonly Worker[]): readonly Worker[];
   /**

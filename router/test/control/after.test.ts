@@ -17,7 +17,7 @@ const COUNTS_FLUSHES = `({ builtIn }) => {
   };
 }`;
 
-test('policies are called for the workers whose caches were cleared, and for no others', async (t) => {
+async function startCounting(t: TestContext) {
   const { router, engines } = await startFleetScene(t, 2, { policy: policyModule(t, COUNTS_FLUSHES) });
   const [first, second] = engines as [(typeof engines)[0], (typeof engines)[0]];
   const ask = (target: string) => send(t, router.url, post(target, {}));
@@ -26,6 +26,11 @@ test('policies are called for the workers whose caches were cleared, and for no 
     const { state } = (JSON.parse(text) as { policies: { state: Record<string, number> }[] }).policies[0]!;
     return [state[first.url] ?? 0, state[second.url] ?? 0];
   };
+  return { first, second, ask, flushes };
+}
+
+test('policies are called for the workers whose caches were cleared, and for no others', async (t) => {
+  const { first, second, ask, flushes } = await startCounting(t);
   for (const still of ['/pause?mode=keep&clear_cache=false', '/pause?clear_cache=0', '/pause_generation'])
     await ask(still);
   deepEqual(await flushes(), [0, 0]);
@@ -41,6 +46,18 @@ test('policies are called for the workers whose caches were cleared, and for no 
   deepEqual(await flushes(), [4, 1]);
   await ask(`/root/pause?worker=${first.url}`);
   deepEqual(await flushes(), [5, 1]);
+});
+
+test('policies are called for each engine as it responds, not when the slowest has responded', async (t) => {
+  const { second, ask, flushes } = await startCounting(t);
+  const slow = Promise.withResolvers<void>();
+  second.onRequest = (asked) => void slow.promise.then(() => asked.answer('{}'));
+  const reset = ask('/reset_prefix_cache');
+  await until('the policy knows of the first engine', async () => (await flushes())[0] === 1);
+  deepEqual(await flushes(), [1, 0]);
+  slow.resolve();
+  equal((await reset).status, 200);
+  deepEqual(await flushes(), [1, 1]);
 });
 
 /** An SGLang engine with weights of a version that can be changed, and with models. */

@@ -144,14 +144,27 @@ test('an engine whose events are lost counts as empty until it tells again', asy
   await untilBlocks(t, router, a, 0);
 });
 
-test('a request that empties an engine’s cache on its way through counts at once', async (t) => {
+test('blocks that an engine stores after a reset count, however late the reset is complete', async (t) => {
   const tellers = [await startTeller(t), await startTeller(t)];
-  const [, b] = tellers as [Teller, Teller];
+  const [a, b] = tellers as [Teller, Teller];
   const router = await start(t, tellers);
-  await b.kv.tell(stored(idsOf(1, 160)));
-  await untilBlocks(t, router, b, 10);
-  for (let i = 0; i < 2; i++) await send(t, router.url, request('POST', '/reset_prefix_cache'));
-  await untilBlocks(t, router, b, 0);
+  await a.kv.tell(stored(idsOf(1, 160)));
+  await untilBlocks(t, router, a, 10);
+  const slow = Promise.withResolvers<void>();
+  a.engine.onRequest = (asked) => void a.kv.tell({ type: 'AllBlocksCleared' }).then(() => asked.answer('{}'));
+  b.engine.onRequest = (asked) => void slow.promise.then(() => asked.answer('{}'));
+  const reset = send(t, router.url, request('POST', '/reset_prefix_cache'));
+  await untilBlocks(t, router, a, 0);
+  const prompt = idsOf(2, 64);
+  await a.kv.tell(stored(prompt));
+  await untilBlocks(t, router, a, 4);
+  slow.resolve();
+  assert.equal((await reset).status, 200);
+  const turn = [...prompt, ...idsOf(3, 16)];
+  await a.kv.tell({ ...stored(turn.slice(64)), parent_block_hash: handlesOf(prompt).at(-1) });
+  await untilBlocks(t, router, a, 5);
+  for (const { engine } of tellers) engine.onRequest = (asked) => asked.answer('{}');
+  assert.deepEqual(await ask(t, router, tellers, ...fourOf(turn)), [4, 0]);
 });
 
 test('workers that are added while running are heard, and those that are removed no more', async (t) => {

@@ -214,8 +214,15 @@ test('what is removed, cleared, flushed, lost or left is not counted any more', 
   feed.onEvents([{ type: 'cleared' }]);
   assert.equal(cached(), 0);
   store();
-  policy.flushed!(worker);
+  policy.flushed!(worker, 'namespace');
+  assert.equal(cached(), 0, 'the engine has blocks that no later request can use');
+  store();
+  policy.flushed!(worker, 'engine');
+  assert.equal(cached(), 160, 'the feed alone says what a connected engine has emptied');
+  feed.isConnected = false;
+  policy.flushed!(worker, 'engine');
   assert.equal(cached(), 0);
+  feed.isConnected = true;
   store();
   assert.deepEqual(warnings, []);
   feed.onLost('gap');

@@ -72,7 +72,11 @@ export function kvAware(context: PolicyContext, open: OpenFeed = openKvEventFeed
       if (x.outcome === 'complete') feeds.serves(worker);
     },
     whyMoved: () => ({ reason: 'prompt' }),
-    flushed: ({ slot }) => index.cleared(slot),
+    flushed(worker, why) {
+      // Events are in order, and this call is not: the engine may have stored blocks since it was emptied, and does not report them again.
+      if (why === 'engine' && feeds.stateOf(worker).isConnected) return;
+      index.cleared(worker.slot);
+    },
     // As `choose` has left them.
     costs(_x, workers, costs) {
       for (const [i, worker] of workers.entries()) costs[i] = askedTokens < 0 ? load(worker) : cost(worker);

@@ -411,7 +411,7 @@ test('the rest of a continued response teaches nothing about the speed of its en
     fleet.finish(worker);
     policy.ended!(x, worker);
   }
-  for (const worker of workers) policy.flushed!(worker);
+  for (const worker of workers) policy.flushed!(worker, 'engine');
   context.clock.nowMs += 30_000;
   for (const x of all) ask(x);
   context.clock.nowMs += 10_000;

@@ -46,15 +46,23 @@ export class ControlEffects {
   }
 
   /**
-   * The engines of these workers have done it: what is known of them may be outdated.
+   * The engine of these workers has done it. Called as its response comes: it may fill its cache again while others still work on the request.
+   */
+  emptied({ path, head }: Exchange, workers: readonly Worker[]): void {
+    const control = controlOf(path);
+    if (control === null || !emptiesCache(control, head.target)) return;
+    for (const worker of workers) this.#parts.table.flushed(worker, 'engine');
+  }
+
+  /**
+   * All engines have responded, and those of these workers have done it: what is known of their weights and models may be outdated.
    *
    * @param isAnswered the client has the response. It may rely on it in its next request, which waits for lists of models that are not known
    */
-  async done({ path, head }: Exchange, workers: readonly Worker[], isAnswered: boolean): Promise<void> {
+  async done({ path }: Exchange, workers: readonly Worker[], isAnswered: boolean): Promise<void> {
     const control = controlOf(path);
     if (control === null || workers.length === 0) return;
-    const { table, models } = this.#parts;
-    if (emptiesCache(control, head.target)) for (const worker of workers) table.flushed(worker);
+    const { models } = this.#parts;
     if (control.changesModels === true && isAnswered) for (const worker of workers) models.forget(worker);
     await Promise.all([
       control.changesVersion === true ? this.#readVersions(workers) : null,

@@ -102,10 +102,10 @@ export class FanOut {
   /** A forwarded request has ended. If it was a control request, it has the effects of one that `send` sent. Not called for generations. */
   finished(x: Exchange): void {
     if (x.audience !== null || x.worker === null || x.outcome !== 'complete' || x.status! >= 300) return;
-    const { fleet, effects } = this.#parts;
-    const { engineUrl } = x.worker;
+    const { effects } = this.#parts;
     effects.updated(x.path, x.worker);
-    const workers = fleet.workers.filter((worker) => worker.engineUrl === engineUrl);
+    const workers = this.#ranksOf(x.worker);
+    effects.emptied(x, workers);
     void effects.done(x, workers, true);
   }
 
@@ -153,13 +153,14 @@ export class FanOut {
         const answer = await call.answer;
         const result: ControlResult = { ...answer, worker: worker.engineUrl, ms: performance.now() - startMs };
         end(result.status, isDone(result));
+        if (isDone(result)) effects.emptied(x, this.#ranksOf(worker));
         if (x.outcome === null) this.#note(x, result, engines.get(worker.engineUrl)!);
         if (x.outcome === null && passedOn !== null) passedOn.listener.ended({ x, worker }, call.result!);
         return result;
       }),
     );
     const done = results.filter(isDone).map(({ worker }) => worker);
-    // Before a report: its reader must find the fleet as it is now. Of a named worker all ranks have changed.
+    // Before a report: its reader must find the fleet as it is now.
     await effects.done(
       x,
       fleet.workers.filter(({ engineUrl }) => done.includes(engineUrl)),
@@ -172,6 +173,11 @@ export class FanOut {
     if (x.outcome !== null) return;
     respond(x, results, listener);
     listener.ended(x, COMPLETE);
+  }
+
+  /** The workers of the same engine: a control request changes all of them. */
+  #ranksOf({ engineUrl }: Worker): Worker[] {
+    return this.#parts.fleet.workers.filter((worker) => worker.engineUrl === engineUrl);
   }
 
   #note(x: Exchange, result: ControlResult, workers: readonly Worker[]): void {
