@@ -65,8 +65,10 @@ function commandOf(flags: LaunchFlags, args: readonly string[]): EngineCommand {
   } catch (error) {
     throw new ConfigError(`--engine-command: ${(error as Error).message}`);
   }
-  if (/^\w+=/.test(words[0] ?? ''))
-    throw new ConfigError(`--engine-command: ${words[0]} is no program: begin with "env" to set variables`);
+  // Without its value, which may be a key.
+  const [variable] = /^\w+=/.exec(words[0] ?? '') ?? [];
+  if (variable !== undefined)
+    throw new ConfigError(`--engine-command: ${variable}… is no program: begin with "env" to set variables`);
   return pythonCommand(engine, args, words);
 }
 

@@ -3,6 +3,7 @@ import { RotatingFile, standardTarget } from '../observe/log-targets.ts';
 import { EngineProcess } from './engine-process.ts';
 import type { EnginePlan } from './plan.ts';
 import type { RestartRules } from './restarts.ts';
+import { withoutKeys } from './without-keys.ts';
 
 export interface EngineGroupOptions {
   readonly restarts: RestartRules;
@@ -136,15 +137,4 @@ export class EngineGroup {
     if (this.#shown === null) this.#screen.write(`${line}\n`);
     else this.#shown.say(line);
   }
-}
-
-/** Keys must not be logged; vLLM's --api-key takes several. */
-export function withoutKeys(args: readonly string[]): string[] {
-  let isHidden = false;
-  return args.map((arg) => {
-    if (!arg.startsWith('-')) return isHidden ? '…' : arg;
-    const [flag = ''] = arg.split('=');
-    isHidden = /^--.*(?:key|token|secret|password)$/.test(flag);
-    return isHidden && arg !== flag ? `${flag}=…` : arg;
-  });
 }

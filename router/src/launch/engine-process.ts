@@ -3,6 +3,7 @@ import { ENGINE_HOST } from './engine-command.ts';
 import { GuardedProcess } from './guarded-process.ts';
 import type { EnginePlan } from './plan.ts';
 import { type RestartRules, restarts } from './restarts.ts';
+import { withoutKeys } from './without-keys.ts';
 
 export type EngineState = 'starting' | 'ready' | 'restarting' | 'given_up' | 'stopped';
 
@@ -100,7 +101,7 @@ export class EngineProcess {
     if (!this.#wasEverReady && this.#quickDeaths >= QUICK_DEATHS) {
       this.state = 'given_up';
       const { program, args } = this.plan;
-      const command = [program, ...args.slice(0, 2)].join(' ');
+      const command = [program, ...withoutKeys(args).slice(0, 2)].join(' ');
       this.#events.onChange(
         this,
         `${how}; it exited ${QUICK_DEATHS} times without listening and is not started again. Does "${command} …" start an engine here (is it installed)? --engine-command gives another command`,

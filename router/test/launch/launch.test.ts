@@ -149,9 +149,10 @@ test('a router with workers elsewhere goes on without its engines', async (t) =>
   assert.equal(await run.ended, 0);
 });
 
-test('an engine that exits at once three times is given up, with what to check', async (t) => {
+test('an engine that exits at once three times is given up, with what to check and without keys', async (t) => {
   const { flags, logDir } = routerFlags(t);
-  const own = ['launch', '--engine', 'sglang', '--engine-command', standIn, '--engine-base-port', basePort()];
+  const command = `env HF_TOKEN=never-shown ${standIn}`;
+  const own = ['launch', '--engine', 'sglang', '--engine-command', command, '--engine-base-port', basePort()];
   const run = await startLaunched(t, logDir, [...own, ...flags, '--', '--dies']);
   assert.equal(await run.ended, 1);
   assert.match(run.output(), /it exited 3 times without listening.*is it installed.*--engine-command/);
@@ -162,6 +163,8 @@ test('an engine program that is not there is named', async (t) => {
   const own = ['launch', '--engine', 'vllm', '--engine-command', 'no-such-program serve', '--engine-give-up-secs', '0'];
   const run = await startLaunched(t, logDir, [...own, '--engine-base-port', basePort(), ...flags, '--']);
   assert.equal(await run.ended, 1);
+  assert.doesNotMatch(run.output(), /never-shown/);
+  assert.match(run.output(), /engine 0: (?:CUDA_\S+ )?env HF_TOKEN=… .*stand-in/);
   await until('its shell is quoted', () => /\[engine 0\].*no-such-program.*not found/.test(run.output()));
 });
 
@@ -195,3 +198,4 @@ test('wrong flags are refused before anything runs', async (t) => {
     assert.match(run.output(), words);
   }
 });
+    [['--engine', 'vllm', '--engine-command', 'HF_TOKEN=x vllm serve'], /--engine-command: HF_TOKEN=… is no program/],
