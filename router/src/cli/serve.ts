@@ -8,7 +8,7 @@ import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 
 /** What runs beside a router and ends with it. */
 export interface Companions {
-  /** Called once the router listens. @param fail ends the router with exit code 1, unless it has workers other than these */
+  /** Called once the router listens. @param fail ends the router with exit code 1, unless it has workers of engines other than these */
   start(fail: (urls: ReadonlySet<string>) => void): void;
   /** Called when the router has drained. */
   stop(): Promise<void>;
@@ -53,7 +53,7 @@ export async function serve(readConfig: ReadConfig, companions?: Companions): Pr
   void parent?.gone.then(() => isStopping || stop(0));
   if (!isStopping)
     companions?.start((urls) => {
-      if (!isStopping && fleet.workers.every((worker) => urls.has(worker.url))) stop(1);
+      if (!isStopping && fleet.workers.every(({ engineUrl }) => urls.has(engineUrl))) stop(1);
     });
 }
 

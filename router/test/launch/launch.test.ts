@@ -135,6 +135,14 @@ test('engines that only die are given up, and the router with them', async (t) =
   assert.match(run.output(), /it keeps failing and is not started again/);
 });
 
+test('engines whose ranks are workers are given up, and the router with them', async (t) => {
+  const { flags, logDir } = routerFlags(t);
+  const own = ['launch', '--engine', 'sglang', '--engine-command', standIn, '--engine-base-port', basePort()];
+  const more = ['--intra-node-data-parallel-size', '2', '--engine-give-up-secs', '0'];
+  const run = await startLaunched(t, logDir, [...own, ...more, ...flags, '--', '--dies']);
+  assert.equal(await within(run.ended, 'the router ends'), 1);
+});
+
 test('a router with workers elsewhere goes on without its engines', async (t) => {
   const elsewhere = await startSimEngine({ timeScale: 0 });
   t.after(() => elsewhere.close());
