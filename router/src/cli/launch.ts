@@ -1,4 +1,5 @@
 import { ConfigError } from '../config/load.ts';
+import { pairKind } from '../config/pairs.ts';
 import { EngineGroup } from '../launch/engine-group.ts';
 import { type EngineCommand, pythonCommand } from '../launch/engine-command.ts';
 import { wordsOf } from '../launch/placeholders.ts';
@@ -15,6 +16,11 @@ const SOUND_MS = 60_000;
 /** Runs engines and a router for them. @param readConfig as for `serve` */
 export async function launch(flags: LaunchFlags, engineArgs: readonly string[], readConfig: ReadConfig): Promise<void> {
   const config = readConfig();
+  const pairs = config.vllmPdDisaggregation ? '--vllm-pd-disaggregation' : '--pd-disaggregation';
+  if (pairKind(config) !== null)
+    throw new ConfigError(
+      `${pairs}: not possible with launch, whose engines serve whole requests. Start prefill and decode engines yourself, and then turnout with ${pairs}, --prefill and --decode`,
+    );
   const count = whole('--dp-size', flags.dpSize, 1, 512);
   const command = commandOf(flags, engineArgs);
   let engines: EngineGroup;

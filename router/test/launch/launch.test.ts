@@ -163,6 +163,8 @@ test('an engine that exits at once three times is given up, with what to check a
   const own = ['launch', '--engine', 'sglang', '--engine-command', command, '--engine-base-port', basePort()];
   const run = await startLaunched(t, logDir, [...own, ...flags, '--', '--dies']);
   assert.equal(await run.ended, 1);
+  assert.doesNotMatch(run.output(), /never-shown/);
+  assert.match(run.output(), /engine 0: (?:CUDA_\S+ )?env HF_TOKEN=… .*stand-in/);
   assert.match(run.output(), /it exited 3 times without listening.*is it installed.*--engine-command/);
 });
 
@@ -171,8 +173,6 @@ test('an engine program that is not there is named', async (t) => {
   const own = ['launch', '--engine', 'vllm', '--engine-command', 'no-such-program serve', '--engine-give-up-secs', '0'];
   const run = await startLaunched(t, logDir, [...own, '--engine-base-port', basePort(), ...flags, '--']);
   assert.equal(await run.ended, 1);
-  assert.doesNotMatch(run.output(), /never-shown/);
-  assert.match(run.output(), /engine 0: (?:CUDA_\S+ )?env HF_TOKEN=… .*stand-in/);
   await until('its shell is quoted', () => /\[engine 0\].*no-such-program.*not found/.test(run.output()));
 });
 
@@ -200,10 +200,15 @@ test('wrong flags are refused before anything runs', async (t) => {
     [['--engine', 'sim', '--gpus', '0,1'], /--gpus: not possible with simulated engines/],
     [['--engine', 'sim', '--gpus-per-engine', '1'], /--gpus-per-engine: not possible/],
     [['--engine', 'sim', '--engine-command', 'vllm serve'], /--engine-command: not possible/],
+    [['--engine', 'vllm', '--engine-command', 'HF_TOKEN=x vllm serve'], /--engine-command: HF_TOKEN=… is no program/],
+    [
+      ['--engine', 'sim', '--pd-disaggregation'],
+      /--pd-disaggregation: not possible with launch.* --prefill and --decode/,
+    ],
+    [['--engine', 'sim', '--vllm-pd-disaggregation'], /--vllm-pd-disaggregation: not possible with launch/],
   ] as const) {
     const run = turnout(t, ['launch', ...args]);
     assert.equal(await run.ended, 2);
     assert.match(run.output(), words);
   }
 });
-    [['--engine', 'vllm', '--engine-command', 'HF_TOKEN=x vllm serve'], /--engine-command: HF_TOKEN=… is no program/],
