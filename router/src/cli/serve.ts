@@ -1,7 +1,7 @@
 import { resolve } from 'node:path';
 import { controlKeyOf } from '../admit/start-access.ts';
 import { ConfigError } from '../config/load.ts';
-import { startRouter } from '../router.ts';
+import { type Router, startRouter } from '../router.ts';
 import type { ReadConfig } from './configured.ts';
 import { parent } from './parent.ts';
 import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
@@ -27,7 +27,9 @@ export async function serve(readConfig: ReadConfig, companions?: Companions): Pr
   const started = startRouter(config).catch((error: unknown) => {
     throw new ConfigError((error as Error).message);
   });
-  process.on('SIGHUP', () => void started.then((router) => router.reload(() => readConfig(router.config))));
+  // A start that fails is reported below, and ends the process.
+  const whenStarted = (act: (router: Router) => unknown): void => void started.then(act, () => {});
+  process.on('SIGHUP', () => whenStarted((router) => router.reload(() => readConfig(router.config))));
   let isStopping = false;
   let signals = 0;
   let code = 0;
@@ -36,12 +38,13 @@ export async function serve(readConfig: ReadConfig, companions?: Companions): Pr
     // A second signal shortens the drain but clients are still answered; a third one ends everything.
     if (signals > 2) process.exit(1);
     code = signals === 2 ? 1 : exitCode;
-    if (isStopping) return void started.then((router) => router.close()).catch(() => {});
+    if (isStopping) return whenStarted((router) => router.close().catch(() => {}));
     isStopping = true;
-    void started
-      .then((router) => router.close(router.config.shutdownGracePeriodSecs * 1000).catch(notClosed))
-      .then(() => companions?.stop())
-      .then(() => process.exit(code));
+    whenStarted(async (router) => {
+      await router.close(router.config.shutdownGracePeriodSecs * 1000).catch(notClosed);
+      await companions?.stop();
+      process.exit(code);
+    });
   };
   process.on('SIGTERM', () => stop(0));
   process.on('SIGINT', () => stop(0));

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { turnout } from '../cli/turnout.ts';
 import { folderOf, moduleOf } from '../harness/plugin-module.ts';
+import { within } from '../harness/within.ts';
 
 const anyPorts = ['--port', '0', '--prometheus-port', '0'];
 const listening = /listening on (http:\/\/\S+?:\d+)"/;
@@ -82,4 +83,22 @@ test('a promise that a plugin forgets does not end the router', async (t) => {
   assert.equal(await (await fetch(`${url}/forget`)).text(), 'asked');
   await run.says(/unhandled promise rejection \(1 since the start\), the router goes on: Error: forgotten/);
   assert.equal(await (await fetch(`${url}/liveness`)).text(), 'OK');
+});
+
+test('signals during a start that fails add nothing to its error', async (t) => {
+  const waits = `{
+    name: 'slow',
+    async create() {
+      process.stderr.write('the plugin waits\\n');
+      await new Promise((resolve) => process.once('SIGTERM', resolve));
+      throw new Error('no licence');
+    },
+  }`;
+  const run = turnout(t, [...anyPorts, '--plugin', moduleOf(t, waits)]);
+  await run.says(/the plugin waits/);
+  run.child.kill('SIGHUP');
+  run.child.kill('SIGTERM');
+  assert.equal(await within(run.ended, 'the router ends'), 2);
+  assert.match(run.output(), /The plugin .* can't be made: no licence/);
+  assert.doesNotMatch(run.output(), /unhandled|\n {4}at /);
 });
