@@ -10,6 +10,8 @@ import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 export interface Companions {
   /** Called once the router listens. @param fail ends the router with exit code 1, unless it has workers of engines other than these */
   start(fail: (urls: ReadonlySet<string>) => void): void;
+  /** Called on SIGHUP: log files may have been renamed. */
+  reopenLogs(): void;
   /** Called when the router has drained. */
   stop(): Promise<void>;
 }
@@ -29,7 +31,10 @@ export async function serve(readConfig: ReadConfig, companions?: Companions): Pr
   });
   // A start that fails is reported below, and ends the process.
   const whenStarted = (act: (router: Router) => unknown): void => void started.then(act, () => {});
-  process.on('SIGHUP', () => whenStarted((router) => router.reload(() => readConfig(router.config))));
+  process.on('SIGHUP', () => {
+    companions?.reopenLogs();
+    whenStarted((router) => router.reload(() => readConfig(router.config)));
+  });
   let isStopping = false;
   let signals = 0;
   let code = 0;

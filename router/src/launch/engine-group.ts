@@ -34,7 +34,8 @@ export class EngineGroup {
   readonly engines: readonly EngineProcess[];
   readonly #options: EngineGroupOptions;
   readonly #screen = new LineWriter(standardTarget(2), () => {});
-  readonly #files: LineWriter[];
+  readonly #files: readonly RotatingFile[];
+  readonly #writers: readonly LineWriter[];
   #progress: NodeJS.Timeout | null = null;
   #shown: Shown | null = null;
   #startedMs = 0;
@@ -46,16 +47,17 @@ export class EngineGroup {
   constructor(plans: readonly EnginePlan[], options: EngineGroupOptions) {
     this.#options = options;
     const { logDir, logMaxBytes, logMaxFiles } = options;
-    this.#files = plans.map(({ index }) => {
-      const file = new RotatingFile(logDir, logMaxBytes, logMaxFiles, `engine-${index}.log`);
-      return new LineWriter(file, (error) => this.#say(`${logDir}: engine ${index}: not written: ${error.message}`));
-    });
+    this.#files = plans.map(({ index }) => new RotatingFile(logDir, logMaxBytes, logMaxFiles, `engine-${index}.log`));
+    this.#writers = this.#files.map(
+      (file, index) =>
+        new LineWriter(file, (error) => this.#say(`${logDir}: engine ${index}: not written: ${error.message}`)),
+    );
     this.engines = plans.map(
       (plan) =>
         new EngineProcess(plan, options.restarts, {
           onLine: (line) => {
             this.#print(`[engine ${plan.index}] ${line}`);
-            this.#files[plan.index]!.write(`${line}\n`);
+            this.#writers[plan.index]!.write(`${line}\n`);
           },
           onChange: (engine, what) => this.#changed(engine, what),
         }),
@@ -78,6 +80,11 @@ export class EngineGroup {
     }
   }
 
+  /** Another program may have renamed the log files: the next lines go to new ones. */
+  reopenLogs(): void {
+    for (const file of this.#files) file.reopen();
+  }
+
   async stop(): Promise<void> {
     if (this.#progress !== null) clearInterval(this.#progress);
     this.#shown?.stop();
@@ -85,7 +92,7 @@ export class EngineGroup {
     this.#isStopping = true;
     await Promise.all(this.engines.map((engine) => engine.stop(this.#options.stopMs)));
     this.#say('all engines are stopped');
-    await Promise.all([this.#screen, ...this.#files].map((writer) => writer.flush(FLUSH_MS)));
+    await Promise.all([this.#screen, ...this.#writers].map((writer) => writer.flush(FLUSH_MS)));
   }
 
   #changed(engine: EngineProcess, what: string): void {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -141,6 +141,21 @@ test('engines whose ranks are workers are given up, and the router with them', a
   const more = ['--intra-node-data-parallel-size', '2', '--engine-give-up-secs', '0'];
   const run = await startLaunched(t, logDir, [...own, ...more, ...flags, '--', '--dies']);
   assert.equal(await within(run.ended, 'the router ends'), 1);
+});
+
+test('after SIGHUP the output of an engine goes to a new file, if another program has renamed the old one', async (t) => {
+  const { flags, logDir } = routerFlags(t);
+  const own = ['launch', '--engine', 'sim', '--engine-base-port', basePort()];
+  const run = await startLaunched(t, logDir, [...own, ...flags, '--', 'timeScale=0']);
+  const [, pid] = await run.says(/\[engine 0\] .*"pid":(\d+)/);
+  const file = join(logDir, 'engine-0.log');
+  await until('the first lines are written', () => existsSync(file));
+  renameSync(file, `${file}.old`);
+  run.child.kill('SIGHUP');
+  await run.says(/configuration reloaded/);
+  process.kill(Number(pid), 'SIGKILL');
+  const [, again] = await run.says(new RegExp(`\\[engine 0\\] (?!.*"pid":${pid}).*"pid":(\\d+)`));
+  await until('the new file has its lines', () => existsSync(file) && readFileSync(file, 'utf8').includes(again!));
 });
 
 test('a router with workers elsewhere goes on without its engines', async (t) => {
