@@ -55,6 +55,8 @@ export class SessionTable {
   /** By `seenMs`, oldest first. (The first entry of a Map is slow to find after others before it were removed.) */
   readonly #order = new LinkedList<Entry>();
   readonly #homes = new Map<string, Home>();
+  /** Keys of the saved state that this table does not have. */
+  #outdated: string[] = [];
 
   constructor(fleet: Fleet, state: StateMap, options: SessionTableOptions, nowMs: number) {
     this.#state = state;
@@ -85,6 +87,7 @@ export class SessionTable {
 
   /** The best of the key's homes among `workers`. Without one, the worker that `assign` returns becomes a home. */
   place(key: string, workers: readonly Worker[], nowMs: number, assign: () => Worker): Worker {
+    if (this.#outdated.length > 0) this.#deleteOutdated();
     this.forgetIdle(nowMs);
     const entry = this.#entries.get(key);
     if (entry !== undefined) {
@@ -138,9 +141,8 @@ export class SessionTable {
   }
 
   forgetIdle(nowMs: number): void {
-    const beforeMs = nowMs - this.#ttlMs - this.#grainMs;
     for (const entry of this.#order) {
-      if (entry.seenMs > beforeMs) return;
+      if (!this.#isIdle(entry, nowMs)) return;
       if (entry.inFlight > 0) this.#see(entry, nowMs);
       else this.forget(entry.key);
     }
@@ -149,6 +151,7 @@ export class SessionTable {
   /** Another table may use the state from now on, so this one must not write any more. */
   close(): void {
     this.#stopListening();
+    this.#outdated = [];
     this.#entries.clear();
     while (this.#order.first !== null) this.#order.remove(this.#order.first);
   }
@@ -158,25 +161,38 @@ export class SessionTable {
     return Object.fromEntries([...this.#homes.values()].map(({ url, keys }) => [url, keys]));
   }
 
-  /** Loads what an earlier process saved. */
+  /**
+   * Loads what an earlier process saved, or the table that is in use during a reload. The state does not change before this table is used,
+   * because a reload that is refused leaves it to the other one.
+   */
   #load(nowMs: number): void {
-    const entries: Entry[] = [];
+    const saved: (NonNullable<ReturnType<typeof readKept>> & { key: string })[] = [];
     for (const [key, text] of this.#state.entries()) {
       const kept = readKept(text);
-      if (kept === null) {
-        this.#state.delete(key);
+      if (kept === null) this.#outdated.push(key);
+      // After the clock was set back, a time in the future would keep the key forever.
+      else saved.push({ key, urls: kept.urls, seenMs: Math.min(kept.seenMs, nowMs) });
+    }
+    saved.sort((a, b) => a.seenMs - b.seenMs);
+    for (const [i, { key, urls, seenMs }] of saved.entries()) {
+      if (i < saved.length - this.#maxKeys || this.#isIdle({ seenMs }, nowMs)) {
+        this.#outdated.push(key);
         continue;
       }
-      const homes = kept.urls.slice(0, this.#homesPerKey).map((url) => this.#homeOf(url));
+      const homes = urls.slice(0, this.#homesPerKey).map((url) => this.#homeOf(url));
       const current = homes[0]!;
       current.keys++;
-      // After the clock was set back, a time in the future would keep the key forever.
-      entries.push({ key, homes, current, seenMs: Math.min(kept.seenMs, nowMs), inFlight: 0, link: null });
+      this.#add({ key, homes, current, seenMs, inFlight: 0, link: null });
     }
-    entries.sort((a, b) => a.seenMs - b.seenMs);
-    for (const entry of entries) this.#add(entry);
-    this.forgetIdle(nowMs);
-    while (this.#entries.size > this.#maxKeys) this.#forgetFirst();
+  }
+
+  #deleteOutdated(): void {
+    for (const key of this.#outdated) this.#state.delete(key);
+    this.#outdated = [];
+  }
+
+  #isIdle({ seenMs }: Pick<Entry, 'seenMs'>, nowMs: number): boolean {
+    return seenMs <= nowMs - this.#ttlMs - this.#grainMs;
   }
 
   #homeOf(url: string): Home {
