@@ -41,6 +41,16 @@ test('doctor runs the checks of the start', async (t) => {
   assert.equal(code, 1);
 });
 
+test('doctor reports a certificate or key file that cannot be read, and checks no worker without it', async (t) => {
+  const engine = await simEngine(t);
+  for (const flag of ['--ca-cert-path', '--api-key-file', '--admin-api-key-file']) {
+    const { code, output } = await doctor(t, flag, '/nope', '--worker-urls', engine.url);
+    assert.match(output, /PROBLEM .*\/nope/, flag);
+    assert.match(output, /note {5}not checked, because .* cannot be read \(see above\)\n1 problem found\.\n$/, flag);
+    assert.equal(code, 1, output);
+  }
+});
+
 for (const kind of ['sglang', 'vllm'] as const) {
   test(`doctor generates at ${kind} and compares the tokenizer`, async (t) => {
     const tokenizer = folderOf(t);

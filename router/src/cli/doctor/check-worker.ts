@@ -1,13 +1,12 @@
-import { createSecureContext } from 'node:tls';
 import { startAccess } from '../../admit/start-access.ts';
 import { eventEndpoints } from '../../choose/kv-index/event-endpoints.ts';
 import { DEFAULT_KV_TOKENS } from '../../choose/rollout/worker-state.ts';
-import { workerCertificates } from '../../config/certificates.ts';
 import type { Config } from '../../config/options.ts';
 import { type Asker, type Reply, Unresolved, ask } from '../../engines/ask.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
 import { Unidentified, identify } from '../../engines/engines.ts';
 import { WorkerAllowlist } from '../../fleet/worker-allowlist.ts';
+import { WorkerTls } from '../../fleet/worker-tls.ts';
 import { type WorkerAddress, readWorkerUrls } from '../../fleet/worker-url.ts';
 import { differenceIn, probe } from '../../recorder/tap/tokenizer-check/probe.ts';
 import { checkCachedTokens, checkGeneration, checkRolloutFields } from './check-generation.ts';
@@ -24,20 +23,32 @@ interface Checked {
 
 const never = (): boolean => false;
 
+/** The certificates and the key with which engines are asked. */
+export type EngineAccess = ReturnType<typeof engineAccess>;
+
+/** Throws an error for the user if a file can't be read. */
+export function engineAccess(config: Config) {
+  return { tls: new WorkerTls(config), key: startAccess(config).workerKey };
+}
+
 /** Checks everything that the router uses of an engine. @param encode the router's tokenizer, or null */
-export async function checkWorker(url: string, config: Config, encode: Encode | null): Promise<Checked> {
+export async function checkWorker(
+  url: string,
+  config: Config,
+  { tls, key }: EngineAccess,
+  encode: Encode | null,
+): Promise<Checked> {
   const failed = (text: string): Checked => ({ findings: [problem(text)], facts: null });
-  const addresses = readWorkerUrls(url, { secureContext: createSecureContext(workerCertificates(config)) });
+  const addresses = readWorkerUrls(url, tls);
   if (typeof addresses === 'string') return failed(addresses);
   const address = addresses[0]!;
   const allowlist = new WorkerAllowlist(config.workerAllow);
   const refusal = allowlist.isLimited ? allowlist.refusalOf(address.endpoint.host) : null;
   if (refusal !== null) return failed(refusal);
-  const { authorization } = startAccess(config).workerKey;
   const send = (path: string, timeoutMs: number, json?: string): Promise<Reply> =>
     ask(address.endpoint, address.basePath + path, timeoutMs, {
       host: address.authority,
-      authorization,
+      authorization: key.authorization,
       ...(json === undefined ? {} : { method: 'POST', json }),
     });
   const asker: Asker = (path) => send(path, config.healthCheckTimeoutSecs * 1000);

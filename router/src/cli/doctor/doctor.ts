@@ -3,7 +3,7 @@ import type { Config } from '../../config/options.ts';
 import type { EngineFacts } from '../../engines/engine.ts';
 import { loadTokenizer } from '../../recorder/thread/tokens/load-tokenizer.ts';
 import { checkPort } from './check-port.ts';
-import { type Encode, checkWorker } from './check-worker.ts';
+import { type Encode, type EngineAccess, checkWorker, engineAccess } from './check-worker.ts';
 import { checkTinker } from './check-tinker.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { ConfigError } from '../../config/load.ts';
@@ -41,9 +41,14 @@ export async function doctor(config: Config, print: (line: string) => void): Pro
     show([note('no workers given: use --worker-urls, or add workers while the router runs')]);
   const encode = await encoder(config);
   const known = new Map<string, EngineFacts>();
+  const access = accessOf(config);
   for (const url of urls) {
     print(`Worker ${url}`);
-    const { findings, facts } = await checkWorker(url, config, encode);
+    if (access === null) {
+      show([note('not checked, because a file with certificates or keys cannot be read (see above)')]);
+      continue;
+    }
+    const { findings, facts } = await checkWorker(url, config, access, encode);
     show(findings);
     if (facts !== null) known.set(url, facts);
   }
@@ -52,6 +57,15 @@ export async function doctor(config: Config, print: (line: string) => void): Pro
   show(differences);
   print(problems === 0 ? 'No problems found.' : `${problems} problem${problems === 1 ? '' : 's'} found.`);
   return problems === 0 ? 0 : 1;
+}
+
+/** null if a file cannot be read, which `checkMachine` reports. */
+function accessOf(config: Config): EngineAccess | null {
+  try {
+    return engineAccess(config);
+  } catch {
+    return null;
+  }
 }
 
 /** null if no tokenizer is configured, or if it cannot be loaded, which `checkMachine` reports. */
