@@ -41,6 +41,7 @@ export function startEngines(parts: Base) {
   const pool = live.of(poolOptions);
   const fleet = new Fleet({ pool, tls: workerTls, key: access.workerKey, ...fleetOptions(config) });
   closers.add(() => fleet.close());
+  parts.meters.hasLeft = (url) => fleet.get(url) === undefined;
   const labels = new VersionLabels(fleet, live.of(healthOptions));
   closers.add(() => labels.close());
   return { ...parts, access, workerTls, fleet, labels };

@@ -92,17 +92,12 @@ export class History {
 }
 
 /** In the order of `historyFields`, from `finished` to `output_tokens`. */
-function totalsOf({ outcomes, byWorker }: Meters): readonly number[] {
-  let [failed, prompt, cached, cacheable, output] = [outcomes.refused + outcomes.cut, 0, Number.NaN, 0, 0];
-  for (const worker of byWorker.values()) {
-    failed += worker.byStatusClass[5]!;
-    prompt += worker.promptTokens;
-    if (worker.cachedTokens !== null) cached = (Number.isNaN(cached) ? 0 : cached) + worker.cachedTokens;
-    cacheable += worker.cacheablePromptTokens;
-    output += worker.outputTokens;
-  }
+function totalsOf(meters: Meters): readonly number[] {
+  const { outcomes } = meters;
+  const { byStatusClass, promptTokens, cachedTokens, cacheablePromptTokens, outputTokens } = meters.ofAll();
+  const failed = outcomes.refused + outcomes.cut + byStatusClass[5]!;
   const finished = outcomes.complete + outcomes.refused + outcomes.cut + outcomes.client_left;
-  return [finished, failed, prompt, cached, cacheable, output];
+  return [finished, failed, promptTokens, cachedTokens ?? Number.NaN, cacheablePromptTokens, outputTokens];
 }
 
 /** Interpolated within a bucket. @param counts observations per bucket */

@@ -10,7 +10,7 @@ const GAP_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1, 2.5, 5, 10,
 ];
 
-/** Workers and models come and go, in Kubernetes with a new address each time: the counters of the oldest are dropped beyond this number. */
+/** Workers and models come and go, in Kubernetes with a new address each time: beyond this number the counters of old ones are dropped. */
 export const MAX_KEYS = 4_096;
 
 /** Counters that change with every request; the metrics that expose them are in `metrics/`. */
@@ -31,17 +31,38 @@ export class Meters implements Observer {
   /** Failures of plugins, by plugin and phase. */
   readonly pluginFailures = new Map<string, Map<string, number>>();
   readonly byWorker = new Map<string, WorkerMeters>();
+  /** The sums of counters that were dropped from `byWorker`, without which totals of all workers would go back. */
+  readonly #dropped = new WorkerCounts();
+  /** Whether no worker of the fleet has this URL. Counters of workers in the fleet are not dropped. */
+  hasLeft: (url: string) => boolean = () => true;
   refusedHeads = 0;
   /** Of bodies. */
   requestBytes = 0;
   responseBytes = 0;
 
-  worker({ url }: Worker): WorkerMeters {
+  worker({ url }: Pick<Worker, 'url'>): WorkerMeters {
     let meters = this.byWorker.get(url);
     if (meters !== undefined) return meters;
     this.byWorker.set(url, (meters = new WorkerMeters()));
-    dropOldest(this.byWorker);
+    if (this.byWorker.size > MAX_KEYS) this.#dropOneThatLeft();
     return meters;
+  }
+
+  /** The sums over all workers that were ever there. */
+  ofAll(): WorkerCounts {
+    const sums = new WorkerCounts();
+    sums.add(this.#dropped);
+    for (const counts of this.byWorker.values()) sums.add(counts);
+    return sums;
+  }
+
+  #dropOneThatLeft(): void {
+    for (const [url, meters] of this.byWorker) {
+      if (!this.hasLeft(url)) continue;
+      this.#dropped.add(meters);
+      this.byWorker.delete(url);
+      return;
+    }
   }
 
   /** There is no exchange yet. */
@@ -110,8 +131,8 @@ export class Meters implements Observer {
   }
 }
 
-/** The counters of one worker's URL, which outlive the worker. */
-export class WorkerMeters {
+/** What is counted for each worker, and for all of them together. */
+class WorkerCounts {
   /** Responses by the first digit of their status. */
   readonly byStatusClass = new Float64Array(6);
   failedAttempts = 0;
@@ -122,6 +143,20 @@ export class WorkerMeters {
   cacheablePromptTokens = 0;
   outputTokens = 0;
   cut = 0;
+
+  add(more: WorkerCounts): void {
+    for (const [i, count] of more.byStatusClass.entries()) this.byStatusClass[i]! += count;
+    this.failedAttempts += more.failedAttempts;
+    this.promptTokens += more.promptTokens;
+    if (more.cachedTokens !== null) this.cachedTokens = (this.cachedTokens ?? 0) + more.cachedTokens;
+    this.cacheablePromptTokens += more.cacheablePromptTokens;
+    this.outputTokens += more.outputTokens;
+    this.cut += more.cut;
+  }
+}
+
+/** The counters of one worker's URL, which outlive the worker. */
+export class WorkerMeters extends WorkerCounts {
   /** Of event streams, since the request was sent to this worker: without the time in the router's queues and failed attempts. */
   readonly firstToken = new Timing();
   /** Of event streams: the mean gap between the tokens of each. */

@@ -67,7 +67,7 @@ export const requestMetrics: readonly MetricSpec[] = [
   counter(
     'turnout_upstream_truncated_total',
     'Responses that engines truncated after their first byte.',
-    ({ meters }) => one([...meters.byWorker.values()].reduce((sum, { cut }) => sum + cut, 0)),
+    ({ meters }) => one(meters.ofAll().cut),
   ),
   gauge(
     'turnout_held_requests',
