@@ -1,10 +1,11 @@
 import type { NamedWorker } from '../config/named-workers.ts';
 import type { Fleet } from './fleet.ts';
+import type { Worker } from './worker.ts';
 import { readWorkerUrls } from './worker-url.ts';
 
 /**
  * Compares the workers that the configuration names with those that it named before. Workers that others added or
- * removed stay as they are. Throws an error with a message for the user, also for a worker that the fleet would refuse.
+ * removed stay as they are, and those that a pod runs stay for as long as their pod. Throws an error with a message for the user, also for a worker that the fleet would refuse.
  * @returns what adds and removes the workers
  */
 export function changeWorkers(
@@ -22,10 +23,17 @@ export function changeWorkers(
   const newcomers = [...next].flatMap(([key, named]) =>
     old.get(key)?.bootstrapPort === named.bootstrapPort ? [] : named,
   );
-  const trial = fleet.copyWithout(leavers());
+  /** Named in another role now, so the worker of its pod can't stay. */
+  const isReplaced = (worker: Worker): boolean =>
+    [...next.values()].some(({ url }) => fleet.named(url).includes(worker));
+  const isOfPod = (worker: Worker): boolean => worker.podId !== null && !isReplaced(worker);
+  const trial = fleet.copyWithout(leavers().filter((worker) => !isOfPod(worker)));
   for (const named of newcomers) add(trial, named);
   return () => {
-    for (const worker of leavers()) fleet.remove(worker);
+    for (const worker of leavers()) {
+      if (isOfPod(worker)) worker.isKept = false;
+      else fleet.remove(worker);
+    }
     for (const named of newcomers) add(fleet, named);
   };
 }

@@ -33,6 +33,8 @@ export interface NewWorker {
   readonly apiKey?: string | undefined;
   /** The worker is named by the operator, not through the API: without `--worker-allow` any address is allowed. */
   readonly isOperators?: boolean;
+  /** Service discovery found it: the uid of its pod. */
+  readonly podId?: string;
 }
 
 /** `drained`: a removed worker has finished its requests. */
@@ -121,12 +123,16 @@ export class Fleet {
     const asksForRanks = mayBeRank && this.#options.asksForRanks === true && addresses[0]!.rank === null;
     const known = asksForRanks ? this.named(url) : [];
     if (known.length > 0) {
-      if (ownKey !== null) for (const worker of known) worker.key = ownKey;
+      for (const worker of known) {
+        if (ownKey !== null) worker.key = ownKey;
+        if (options.isOperators === true) worker.isKept = true;
+      }
       return known[0]!;
     }
     const key = ownKey ?? this.#options.key ?? { authorization: '' };
     const bootstrapPort = options.bootstrapPort ?? null;
-    const made = { role, bootstrapPort, labels: options.labels ?? {}, pool, key, asksForRanks };
+    const { podId = null, labels = {} } = options;
+    const made = { role, bootstrapPort, labels, pool, key, podId, isKept: podId === null, asksForRanks };
     const other = addresses.map((address) => this.#byUrl.get(address.url)).find((there) => there !== undefined);
     if (other !== undefined && options.role !== undefined && other.role !== role) {
       return `That engine is in the fleet as ${other.role}: remove it first.`;
@@ -135,6 +141,7 @@ export class Fleet {
       const there = this.#byUrl.get(address.url);
       if (there !== undefined) {
         if (ownKey !== null) there.key = ownKey;
+        if (options.isOperators === true) there.isKept = true;
         if (options.bootstrapPort !== undefined) there.bootstrapPort = options.bootstrapPort;
         return there;
       }
@@ -157,7 +164,7 @@ export class Fleet {
    * first worker stays.
    */
   setRanks(worker: Worker, count: number): void {
-    const { engineUrl, authority, basePath, given, key, labels, bootstrapPort } = worker;
+    const { engineUrl, authority, basePath, given, key, labels, bootstrapPort, podId, isKept } = worker;
     const { endpoint } = worker.pool;
     const before = this.workers.filter((each) => each.engineUrl === engineUrl && each.given.asksForRanks);
     const ranks = count > 1 ? Array.from({ length: count }, (_, rank) => rank) : [null];
@@ -165,7 +172,12 @@ export class Fleet {
     for (const [i, rank] of ranks.entries()) {
       const address = { url: urls[i]!, engineUrl, rank, authority, basePath, endpoint };
       if (this.#byUrl.has(address.url)) continue;
-      this.#insert(i === 0 ? before[0]!.id : randomUUID(), address, { ...given, key, labels, bootstrapPort }, 0);
+      this.#insert(
+        i === 0 ? before[0]!.id : randomUUID(),
+        address,
+        { ...given, key, labels, bootstrapPort, podId, isKept },
+        0,
+      );
     }
     for (const each of before) {
       if (urls.includes(each.url)) this.setReason(each, 'ranks', false);

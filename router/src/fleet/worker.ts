@@ -49,6 +49,9 @@ export interface WorkerOptions {
   readonly pool: PoolOptions;
   readonly labels: Readonly<Record<string, string>>;
   readonly key: WorkerKey;
+  /** See `Worker`. */
+  readonly podId: string | null;
+  readonly isKept: boolean;
   /** Its engine is asked for the number of its data-parallel ranks, which are workers then. */
   readonly asksForRanks: boolean;
 }
@@ -77,6 +80,10 @@ export class Worker {
   readonly alone: Placement;
   /** Labels for people. Replaced, never changed in place. */
   labels: Readonly<Record<string, string>>;
+  /** The uid of the pod that runs it, set by service discovery; null: none is known. */
+  podId: string | null;
+  /** The configuration or a client of the API named it: it does not leave with its pod. */
+  isKept: boolean;
   /** What it was made with. Never shown, because it has a key. */
   readonly given: WorkerOptions;
   /** When it was added (monotonic ms). */
@@ -133,6 +140,8 @@ export class Worker {
     this.host = address.endpoint.host;
     this.bootstrapPort = options.bootstrapPort;
     this.labels = options.labels;
+    this.podId = options.podId;
+    this.isKept = options.isKept;
     this.key = options.key;
     this.pool = new UpstreamPool(address.endpoint, options.pool);
     this.alone = { legs: [{ worker: this, role: options.role }] };

@@ -2,6 +2,9 @@ import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from '../../../test/harness/fast-check.ts';
 import { Fleet } from '../fleet.ts';
+import type { NamedWorker } from '../../config/named-workers.ts';
+import { changeWorkers } from '../change-workers.ts';
+import type { Role, Worker } from '../worker.ts';
 import type { Pod } from './pod.ts';
 import { PodWorkers } from './pod-workers.ts';
 
@@ -81,7 +84,111 @@ test('two pods at one address: one worker, and the other one has it when the fir
   equal(fleet.workers[0]!.labels['pod'], 'b');
 });
 
+test('a ready pod is a new worker, though an earlier pod that is not ready is listed with its address', () => {
+  const fleet = makeFleet();
+  const podWorkers = new PodWorkers(fleet, OPTIONS, () => {});
+  const tell = (uid: string, state: Moment['state']): void =>
+    podWorkers.apply([{ object: podOf({ uid, ip: '10.0.0.1', state }), isGone: false }]);
+  tell('a', 'ready');
+  const [first] = fleet.workers;
+  tell('a', 'unready');
+  deepEqual(fleet.workers, [first], 'an engine that is busy fails its probe');
+  tell('b', 'ready');
+  const [second] = fleet.workers;
+  ok(second !== first);
+  deepEqual([fleet.workers.length, second!.labels['pod']], [1, 'b']);
+  tell('a', 'ready');
+  deepEqual(fleet.workers, [second]);
+});
+
+const named = (url: string, role: Role = 'regular'): NamedWorker => ({ url, role, bootstrapPort: null, flag: 'test' });
+
+test('a worker that the configuration names too leaves when neither it nor a pod is left', () => {
+  const fleet = makeFleet();
+  const podWorkers = new PodWorkers(fleet, OPTIONS, () => {});
+  const pod = podOf({ uid: 'a', ip: '10.0.0.1', state: 'ready' });
+  const list = [named('http://10.0.0.1:8000')];
+  const reload = (before: readonly NamedWorker[], wanted: readonly NamedWorker[]): void =>
+    changeWorkers(fleet, before, wanted)();
+  const tell = (isGone: boolean): void => podWorkers.apply([{ object: pod, isGone }]);
+  tell(false);
+  const [worker] = fleet.workers;
+  reload([], list);
+  equal(podWorkers.size, 0);
+  tell(true);
+  deepEqual(fleet.workers, [worker], 'the configuration names it');
+  tell(false);
+  equal(podWorkers.size, 0);
+  reload(list, []);
+  deepEqual(fleet.workers, [worker], 'its pod is there');
+  equal(podWorkers.size, 1);
+  tell(true);
+  deepEqual(fleet.workers, []);
+  // The order in which a fleet moves from the list to discovery.
+  reload([], list);
+  tell(false);
+  reload(list, []);
+  equal(fleet.workers.length, 1);
+  tell(true);
+  deepEqual(fleet.workers, []);
+});
+
+test('a worker that a user removed and added again is not the pod’s', () => {
+  const fleet = makeFleet();
+  const podWorkers = new PodWorkers(fleet, OPTIONS, () => {});
+  const pod = podOf({ uid: 'a', ip: '10.0.0.1', state: 'ready' });
+  podWorkers.replace([pod]);
+  fleet.remove(fleet.workers[0]!);
+  podWorkers.replace([pod]);
+  deepEqual(fleet.workers, [], 'it stays removed');
+  const again = fleet.add('http://10.0.0.1:8000', { labels: { mine: 'x' } }) as Worker;
+  podWorkers.apply([{ object: { ...pod, spec: { nodeName: 'n2' } }, isGone: false }]);
+  deepEqual(again.labels, { mine: 'x' });
+  equal(podWorkers.size, 0);
+  podWorkers.apply([{ object: pod, isGone: true }]);
+  deepEqual(fleet.workers, [again]);
+});
+
+test('the ranks of a pod’s engine are its workers', () => {
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1_000, idleTimeoutMs: 1_000 }, tls: null, asksForRanks: true });
+  const podWorkers = new PodWorkers(fleet, OPTIONS, () => {});
+  const pod = podOf({ uid: 'a', ip: '10.0.0.1', state: 'ready' });
+  podWorkers.replace([pod]);
+  fleet.setRanks(fleet.workers[0]!, 2);
+  equal(podWorkers.size, 2);
+  podWorkers.replace([{ ...pod, spec: { nodeName: 'n2' } }]);
+  deepEqual(
+    fleet.workers.map(({ labels }) => labels['node']),
+    ['n2', 'n2'],
+  );
+  changeWorkers(fleet, [], [named('http://10.0.0.1:8000')])();
+  equal(podWorkers.size, 0);
+  podWorkers.replace([]);
+  equal(fleet.workers.length, 2);
+});
+
 const roles = { prefill: ['role=p'], decode: ['role=d'] };
+
+test('a pod whose URL is that of a worker with another role is added when that worker has left', async () => {
+  const fleet = makeFleet(true);
+  const told: string[] = [];
+  const podWorkers = new PodWorkers(fleet, { ...OPTIONS, roles }, (line) => told.push(line));
+  const other = fleet.add('http://10.0.0.1:8000', { role: 'prefill' }) as Worker;
+  const pod = podOf({ uid: 'a', ip: '10.0.0.1', state: 'ready' });
+  const decode = { ...pod, metadata: { ...pod.metadata, labels: { role: 'd' } } };
+  podWorkers.replace([decode]);
+  podWorkers.replace([decode]);
+  deepEqual(fleet.workers, [other]);
+  equal(told.length, 1);
+  match(told[0]!, /^pod a is not added as a worker: That engine is in the fleet as prefill/);
+  fleet.remove(other);
+  await Promise.resolve();
+  deepEqual(
+    fleet.workers.map(({ role, labels }) => [role, labels['pod']]),
+    [['decode', 'a']],
+  );
+});
+
 const changes = fc.array(
   fc.record({
     uid: fc.constantFrom('a', 'b', 'c'),

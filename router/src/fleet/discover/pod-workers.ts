@@ -1,14 +1,20 @@
 import type { Fleet } from '../fleet.ts';
+import type { Worker } from '../worker.ts';
 import type { Change } from './list-watch.ts';
 import { type Pod, type PodOptions, type PodWorker, readPod } from './pod.ts';
 
-/** The pod that a worker, or the ranks of an engine, belong to. */
-interface Claim {
+/** A pod that is to run the engine at a URL. */
+interface Wish {
   readonly podId: string;
-  /** False: the URL was already used or is not valid, so discovery leaves it alone. */
-  readonly isOurs: boolean;
+  readonly isReady: boolean;
   /** As its pod was at the last look. */
   readonly worker: PodWorker;
+}
+
+/** The pod whose worker, or ranks of an engine, are at a URL. */
+interface Claim extends Wish {
+  /** Why the fleet has no worker for it; null: it has, or had one that a user removed. */
+  readonly refusal: string | null;
 }
 
 /** Adds and removes the workers of pods. One that a user removed stays removed until its pod is replaced. */
@@ -18,6 +24,7 @@ export class PodWorkers {
   readonly #warn: (line: string) => void;
   /** Pods that are workers, by uid: a pod of the same name (StatefulSet) is another process. */
   readonly #wanted = new Map<string, readonly PodWorker[]>();
+  readonly #ready = new Set<string>();
   readonly #claims = new Map<string, Claim>();
   /** Pods whose configuration error was logged. */
   readonly #mistaken = new Set<string>();
@@ -26,13 +33,15 @@ export class PodWorkers {
     this.#fleet = fleet;
     this.#options = options;
     this.#warn = warn;
+    fleet.onEvent((event, { engineUrl }) => {
+      // Later, because the fleet is being changed.
+      if (event === 'removed' && this.#claims.get(engineUrl)?.refusal != null) queueMicrotask(() => this.#settle());
+    });
   }
 
   /** Workers that exist because of their pods. */
   get size(): number {
-    let count = 0;
-    for (const [url, { isOurs }] of this.#claims) if (isOurs) count += this.#fleet.named(url).length;
-    return count;
+    return this.#fleet.workers.filter(({ podId, isKept }) => podId !== null && !isKept).length;
   }
 
   /** What pods mean from the next list on. */
@@ -44,6 +53,7 @@ export class PodWorkers {
   replace(pods: readonly Pod[]): void {
     const listed = new Set(pods.map(idOf));
     for (const id of this.#wanted.keys()) if (!listed.has(id)) this.#wanted.delete(id);
+    for (const id of this.#ready) if (!listed.has(id)) this.#ready.delete(id);
     for (const id of this.#mistaken) if (!listed.has(id)) this.#mistaken.delete(id);
     this.apply(pods.map((object) => ({ object, isGone: false })));
   }
@@ -62,6 +72,8 @@ export class PodWorkers {
       this.#mistaken.add(id);
       this.#warn(`pod ${pod.metadata?.name} is not added as a worker: it ${mistake}`);
     }
+    if (reading?.state === 'ready') this.#ready.add(id);
+    else this.#ready.delete(id);
     if (reading === null || reading.state === 'away') this.#wanted.delete(id);
     else if (reading.state === 'ready') this.#wanted.set(id, reading.workers);
     // Another engine that is not ready yet is left out.
@@ -73,29 +85,53 @@ export class PodWorkers {
   }
 
   #settle(): void {
+    const wishes = this.#wishes();
     // Removals first: a new pod may have the address of an old one, and is another engine.
-    for (const [url, { podId, isOurs, worker: was }] of this.#claims) {
-      if (hasEngine(this.#wanted.get(podId), was)) continue;
+    for (const [url, claim] of this.#claims) {
+      if (isSame(claim, wishes.get(url))) continue;
       this.#claims.delete(url);
-      if (isOurs) for (const worker of this.#fleet.named(url)) this.#fleet.remove(worker);
-    }
-    const wanted = Array.from(this.#wanted, ([podId, workers]) => workers.map((worker) => ({ podId, worker }))).flat();
-    for (const { podId, worker } of wanted) {
-      const claim = this.#claims.get(worker.url);
-      if (claim === undefined) this.#claims.set(worker.url, { podId, isOurs: this.#add(worker), worker });
-      else if (claim.podId === podId && claim.isOurs) {
-        this.#change(claim.worker, worker);
-        this.#claims.set(worker.url, { ...claim, worker });
+      for (const worker of this.#workersOf(claim)) {
+        worker.podId = null;
+        if (!worker.isKept) this.#fleet.remove(worker);
       }
+    }
+    for (const [url, wish] of wishes) {
+      const claim = this.#claims.get(url);
+      let refusal = null;
+      if (claim === undefined || claim.refusal !== null) refusal = this.#add(wish, claim?.refusal ?? null);
+      else this.#change(claim, wish.worker);
+      this.#claims.set(url, { ...wish, refusal });
     }
   }
 
+  /** By URL. Of several pods at one a ready one is there, and else the one that was: the other no longer has the address, or not yet. */
+  #wishes(): Map<string, Wish> {
+    const wishes = new Map<string, Wish>();
+    const weight = (wish: Wish): number =>
+      Number(wish.isReady) * 2 + Number(isSame(wish, this.#claims.get(wish.worker.url)));
+    for (const [podId, workers] of this.#wanted) {
+      for (const worker of workers) {
+        const wish = { podId, isReady: this.#ready.has(podId), worker };
+        const other = wishes.get(worker.url);
+        if (other === undefined || weight(wish) > weight(other)) wishes.set(worker.url, wish);
+      }
+    }
+    return wishes;
+  }
+
+  /** Not one that a user added after the pod's own was removed. */
+  #workersOf({ podId, worker: { url } }: Wish): Worker[] {
+    return this.#fleet.named(url).filter((worker) => worker.podId === podId);
+  }
+
   /** The same address and role. What a user set stays, unless the pod's own value changes. */
-  #change(was: PodWorker, { url, labels, bootstrapPort }: PodWorker): void {
+  #change(claim: Claim, { labels, bootstrapPort }: PodWorker): void {
+    const { worker: was } = claim;
     const changed = new Set(
       Object.keys({ ...was.labels, ...labels }).filter((name) => was.labels[name] !== labels[name]),
     );
-    for (const worker of this.#fleet.named(url)) {
+    for (const worker of this.#workersOf(claim)) {
+      if (worker.isKept) continue;
       if (changed.size > 0) {
         const kept = Object.entries(worker.labels).filter(([name]) => !changed.has(name));
         const own = Object.entries(labels).filter(([name]) => changed.has(name));
@@ -105,18 +141,23 @@ export class PodWorkers {
     }
   }
 
-  /** @returns whether the pod's worker was added */
-  #add({ url, role, bootstrapPort, labels }: PodWorker): boolean {
-    if (this.#fleet.named(url).length > 0) {
+  /** @param before why it was refused before. @returns why the pod's worker can't be added; null: it is in the fleet */
+  #add({ podId, worker: { url, role, bootstrapPort, labels } }: Wish, before: string | null): string | null {
+    const there = this.#fleet.named(url);
+    if (there.some((worker) => worker.role === role)) {
+      for (const worker of there) worker.podId = podId;
       this.#warn(`pod ${labels['pod']} is at ${url}, the URL of an existing worker, which stays unchanged`);
-      return false;
+      return null;
     }
-    const worker = this.#fleet.add(url, { role, bootstrapPort, labels });
-    if (typeof worker !== 'string') return true;
-    this.#warn(`pod ${labels['pod']} is not added as a worker: ${worker}`);
-    return false;
+    const worker = this.#fleet.add(url, { role, bootstrapPort, labels, podId });
+    if (typeof worker !== 'string') return null;
+    if (worker !== before) this.#warn(`pod ${labels['pod']} is not added as a worker: ${worker}`);
+    return worker;
   }
 }
+
+/** The same engine. */
+const isSame = (a: Wish, b: Wish | undefined): boolean => a.podId === b?.podId && a.worker.role === b.worker.role;
 
 /** Another address, port or role means another engine. */
 function hasEngine(workers: readonly PodWorker[] | undefined, { url, role }: PodWorker): boolean {
