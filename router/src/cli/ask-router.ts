@@ -1,26 +1,51 @@
+import type * as z from 'zod';
 import { neededFor } from '../admin/endpoints.ts';
+import { checkInput } from '../config/check-input.ts';
 import { ConfigError } from '../config/load.ts';
 import { listOf } from '../config/split-list.ts';
 
 const HEAD_TIMEOUT_MS = 10_000;
 const BODY_TIMEOUT_MS = 60_000;
 
-/** Sends a GET, or a POST if there is JSON, to a running router. Throws a ConfigError if the router does not respond with JSON. */
-export async function askRouter<T>(url: string, path: string, apiKey: string | undefined, json?: object): Promise<T> {
+/**
+ * Sends a GET, or a POST if there is JSON, to a running router. Throws a ConfigError if the response is not JSON of this shape: another
+ * server may be there, or a router of another version.
+ *
+ * @param shape of the fields that are read
+ * @returns the response as it is
+ */
+export async function askRouter<T>(
+  shape: z.ZodType,
+  url: string,
+  path: string,
+  apiKey: string | undefined,
+  json?: object,
+): Promise<T> {
   const deadline = new AbortController();
   const { status, body } = await open(deadline, url, path, apiKey, json);
   const timer = limit(deadline, BODY_TIMEOUT_MS);
+  let text: string;
   try {
-    return JSON.parse(await new Response(body).text()) as T;
+    text = await new Response(body).text();
   } catch (error) {
-    throw new ConfigError(
-      error instanceof SyntaxError
-        ? `${url}${path} answered ${status}, and no JSON. Is this a turnout router?`
-        : `the response of ${url}${path} is truncated: ${reasonOf(error)}`,
-    );
+    throw new ConfigError(`the response of ${url}${path} is truncated: ${reasonOf(error)}`);
   } finally {
     clearTimeout(timer);
   }
+  return readRouters(shape, text, `${url}${path} answered ${status}`) as T;
+}
+
+/** Reads JSON of a router. Throws a ConfigError if it has another shape. @param what was received, for the error */
+export function readRouters(shape: z.ZodType, text: string, what: string): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new ConfigError(`${what}, and no JSON. Is this a turnout router?`);
+  }
+  const { problem } = checkInput(shape, value);
+  if (problem === null) return value;
+  throw new ConfigError(`${what}, and other JSON (${problem}). Is this a turnout router?`);
 }
 
 /** An event stream of a running router, which may be open for hours. Throws a ConfigError if there is none, or if it breaks. */

@@ -1,3 +1,4 @@
+import * as z from 'zod';
 import type { Candidate } from '../exchange.ts';
 import type { Explanation } from '../admin/explain.ts';
 import { askRouter } from './ask-router.ts';
@@ -9,9 +10,27 @@ export interface ExplainFlags {
   readonly apiKey?: string;
 }
 
+const row = z.looseObject({
+  id: z.string(),
+  path: z.string(),
+  story: z.array(z.string()),
+  candidates: z
+    .array(z.looseObject({ worker: z.string(), terms: z.record(z.string(), z.number().nullable()) }))
+    .nullable(),
+});
+const unixMs = z.number().max(8.64e15);
+const shape = z.looseObject({
+  id: z.string(),
+  home: z.looseObject({ worker: z.string() }).nullable(),
+  record: z.looseObject({ since: unixMs.nullable() }),
+  matching: z.number(),
+  exchanges: z.array(row.extend({ at: unixMs, method: z.string() })),
+  in_flight: z.array(row),
+});
+
 /** Prints what a running router did with a session or a request, and why. */
 export async function explain(id: string, flags: ExplainFlags, write: (line: string) => void): Promise<void> {
-  const told = await askRouter<Explanation>(flags.url, `/explain?id=${encodeURIComponent(id)}`, flags.apiKey);
+  const told = await askRouter<Explanation>(shape, flags.url, `/explain?id=${encodeURIComponent(id)}`, flags.apiKey);
   write(flags.json === true ? JSON.stringify(told) : linesOf(told).join('\n'));
 }
 
@@ -64,5 +83,6 @@ function table(candidates: readonly Candidate[] | null, worker: string | null): 
   ]).map((line) => `    ${line}`);
 }
 
-const numberText = (value: number | undefined): string =>
-  value === undefined ? '-' : Number.isInteger(value) ? String(value) : value.toPrecision(3);
+/** JSON has null for a number that is not finite. */
+const numberText = (value: number | null | undefined): string =>
+  value === undefined || value === null ? '-' : Number.isInteger(value) ? String(value) : value.toPrecision(3);

@@ -1,4 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
+import { ConfigError } from '../config/load.ts';
 import { askRouter } from './ask-router.ts';
 import { type Step, showProgress } from './progress.ts';
 
@@ -25,6 +27,21 @@ interface ShownWorker {
   readonly error: string | null;
 }
 
+const signalShape = z.looseObject({ state: z.string() });
+const text = z.string().nullable();
+const listShape = z.looseObject({
+  deployments: z.array(
+    z.looseObject({
+      deployment: text,
+      running: text,
+      waiting: text,
+      workers: z.array(
+        z.looseObject({ url: z.string(), state: z.string(), snapshot: text, stage: z.string(), error: text }),
+      ),
+    }),
+  ),
+});
+
 /** In their order. */
 const stages: readonly string[] = ['gate', 'drain', 'pause', 'load', 'label', 'resume', 'done'];
 
@@ -33,17 +50,21 @@ const LOOK_EVERY_MS = 500;
 /** Signals a snapshot to a running router; with `--watch` follows the swap. @returns the exit code: 1 if an engine has not got it */
 export async function swap(identity: string, flags: SwapFlags, write: (line: string) => void): Promise<number> {
   const { deployment, path, transition, resetPromptCache: reset_prompt_cache } = flags;
-  const ask = <T>(json?: object): Promise<T> => askRouter<T>(flags.url, '/swap', flags.apiKey, json);
+  const ask = <T>(shape: z.ZodType, json?: object): Promise<T> =>
+    askRouter<T>(shape, flags.url, '/swap', flags.apiKey, json);
   const order = { identity, deployment, path, transition, reset_prompt_cache };
-  const { state } = await ask<{ state: string }>(order);
+  const { state } = await ask<{ state: string }>(signalShape, order);
   write(`${identity}: ${state}`);
   if (flags.watch !== true) return 0;
   let now: Shown = { deployment: null, running: null, waiting: null, workers: [] };
   const progress = showProgress(() => Object.fromEntries(now.workers.map((each) => [each.url, stepOf(each)])));
   try {
     for (;;) {
-      const { deployments } = await ask<{ deployments: Shown[] }>();
-      now = deployments.find((each) => deployment === undefined || each.deployment === deployment)!;
+      const { deployments } = await ask<{ deployments: Shown[] }>(listShape);
+      const found = deployments.find((each) => deployment === undefined || each.deployment === deployment);
+      if (found === undefined)
+        throw new ConfigError(`${flags.url}/swap lists no deployment ${deployment ?? ''}`.trimEnd());
+      now = found;
       if (now.running === null && now.waiting === null) break;
       await delay(LOOK_EVERY_MS);
     }

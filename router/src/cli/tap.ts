@@ -1,6 +1,7 @@
+import * as z from 'zod';
 import { EventSplitter, dataOf, joined } from '../kit/sse.ts';
 import type { ExchangeRow } from '../observe/exchange-rows.ts';
-import { followRouter } from './ask-router.ts';
+import { followRouter, readRouters } from './ask-router.ts';
 import { Columns, printable } from './columns.ts';
 
 const filters = ['session', 'group', 'worker', 'path', 'status', 'slow'] as const;
@@ -8,6 +9,22 @@ const filters = ['session', 'group', 'worker', 'path', 'status', 'slow'] as cons
 export interface TapFlags extends Readonly<Partial<Record<(typeof filters)[number] | 'apiKey', string>>> {
   readonly json?: boolean;
 }
+
+const lostShape = z.looseObject({ lost: z.number() });
+const text = z.string().nullable();
+const rowShape = z.looseObject({
+  at: z.number().max(1e15),
+  ms: z.number().max(1e15),
+  status: z.number(),
+  outcome: z.string(),
+  path: z.string(),
+  session: text,
+  worker: text,
+  reason: text,
+  error: text,
+  held_for: text,
+  failures: z.array(z.looseObject({ worker: z.string() })),
+});
 
 /** Prints the exchanges of a running router as they end, until the router or the user stops. */
 export async function tap(url: string, flags: TapFlags, write: (line: string) => void): Promise<void> {
@@ -17,14 +34,16 @@ export async function tap(url: string, flags: TapFlags, write: (line: string) =>
   const stream = await followRouter(url, `/tap?${query.toString()}`, flags.apiKey);
   if (flags.json !== true) write(columns.line(HEAD));
   const events = new EventSplitter(joined);
+  const what = `${url}/tap sent an event`;
   for await (const bytes of stream) {
     for (const event of events.push(Buffer.from(bytes))) {
       const [isLost, data] = readEvent(event);
       if (data === null) continue;
       if (flags.json === true) write(data);
-      else if (isLost)
-        write(`… ${(JSON.parse(data) as { lost: number }).lost} more: they end faster than they are shown`);
-      else write(columns.line(cellsOf(JSON.parse(data) as ExchangeRow)));
+      else if (isLost) {
+        const { lost } = readRouters(lostShape, data, what) as { lost: number };
+        write(`… ${lost} more: they end faster than they are shown`);
+      } else write(columns.line(cellsOf(readRouters(rowShape, data, what) as ExchangeRow)));
     }
   }
 }

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import * as z from 'zod';
 import { ConfigError } from '../config/load.ts';
 import { askRouter } from './ask-router.ts';
 import { type Snapshot, type WorkerRow, renderTop } from './render-top.ts';
@@ -20,6 +21,29 @@ export interface Screen {
 }
 
 const DEFAULT_ROWS = 20;
+
+const counts = z.record(z.string(), z.number());
+const rows = z.array(z.looseObject({}));
+const requestsShape = z.looseObject({
+  total: z.number(),
+  phases: counts,
+  waits: z.array(
+    z.looseObject({
+      phase: z.string(),
+      reason: z.string(),
+      waits_for: z.string(),
+      oldest: z.looseObject({ id: z.string() }),
+    }),
+  ),
+  feed: z.looseObject({ droppedGroups: counts }).nullish(),
+  requests: rows,
+});
+const sessionsShape = z.looseObject({ total: z.number(), moves_by_reason: counts, recent_moves: rows, sessions: rows });
+const workersShape = z.looseObject({
+  workers: z.array(
+    z.looseObject({ url: z.string(), not_serving_because: z.array(z.string()), last_minute: z.looseObject({}) }),
+  ),
+});
 
 /** Shows requests, sessions and workers of a running router until stopped. Rejects if the router does not answer. */
 export async function top(url: string, flags: TopFlags, screen: Screen): Promise<void> {
@@ -47,11 +71,11 @@ const rowsOf = ({ rows = 40 }: Screen): number => Math.max(3, Math.floor((rows -
 
 async function look(url: string, flags: TopFlags): Promise<Snapshot> {
   const query = flags.session === undefined ? '' : `?session=${encodeURIComponent(flags.session)}`;
-  const get = <T>(path: string): Promise<T> => askRouter<T>(url, path, flags.apiKey);
+  const get = <T>(shape: z.ZodType, path: string): Promise<T> => askRouter<T>(shape, url, path, flags.apiKey);
   const [requests, sessions, { workers }] = await Promise.all([
-    get<Snapshot['requests']>(`/requests${query}`),
-    get<Snapshot['sessions']>(`/sessions${query === '' ? '?limit=10000' : query}`),
-    get<{ workers: WorkerRow[] }>('/workers'),
+    get<Snapshot['requests']>(requestsShape, `/requests${query}`),
+    get<Snapshot['sessions']>(sessionsShape, `/sessions${query === '' ? '?limit=10000' : query}`),
+    get<{ workers: WorkerRow[] }>(workersShape, '/workers'),
   ]);
   return { url, requests, sessions, workers };
 }

@@ -31,6 +31,58 @@ test('a page in place of the response of a router is said in words', async (t) =
   }
 });
 
+test('JSON that is not a router’s is said in words', async (t) => {
+  let answers: (path: string) => unknown = () => null;
+  const at = await startOther(t, (request, response) => {
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify(answers(request.url!.split('?')[0]!)));
+  });
+  const others = [{}, [], null, 'ok', { state: 7, workers: null }];
+  const words = [
+    ['top', '--once'],
+    ['explain', 'x', '--url'],
+    ['explain', 'x', '--json', '--url'],
+    ['swap', 'x', '--url'],
+  ];
+  for (const [i, other] of others.entries()) {
+    answers = () => other;
+    // One of the commands for each but the first: they share the check.
+    for (const each of i === 0 ? words : [words[i % words.length]!]) {
+      const run = turnout(t, [...each, `http://${at}`]);
+      equal(await run.ended, 2);
+      match(run.output(), /^turnout: http:\S+ answered 200, and other JSON \(.*\)\. Is this a turnout router\?\n$/);
+    }
+  }
+  for (const list of [
+    { state: 'queued' },
+    { state: 'queued', deployments: [{}] },
+    { state: 'queued', deployments: [] },
+  ]) {
+    answers = () => list;
+    const run = turnout(t, ['swap', 'x', '--watch', '--url', `http://${at}`]);
+    equal(await run.ended, 2);
+    match(run.output(), /^x: queued\nturnout: .*(Is this a turnout router\?|lists no deployment)\n$/);
+  }
+  const row = { url: 'http://a', not_serving_because: [], last_minute: null };
+  answers = (path) => (path === '/workers' ? { workers: [row] } : {});
+  const top = turnout(t, ['top', '--once', `http://${at}`]);
+  equal(await top.ended, 2);
+  match(top.output(), /^turnout: .* Is this a turnout router\?\n$/);
+});
+
+test('events that are not a router’s are said in words', async (t) => {
+  let data = '';
+  const at = await startOther(t, (_, response) => {
+    response.setHeader('content-type', 'text/event-stream');
+    response.end(`data: ${data}\n\n`);
+  });
+  for (data of ['hello', '{}']) {
+    const run = turnout(t, ['tap', `http://${at}`]);
+    equal(await run.ended, 2);
+    match(run.output(), /\nturnout: http:\S+\/tap sent an event, and .*Is this a turnout router\?\n$/);
+  }
+});
+
 test('a response that is truncated is said in words', async (t) => {
   const at = await startOther(t, (request, response) => {
     response.writeHead(200, request.url!.startsWith('/tap') ? { 'content-type': 'text/event-stream' } : {});
