@@ -60,3 +60,35 @@ test('an end that is repeated is for engines that were not ready before', async 
   deepEqual(await end(), [true, true]);
   moves.close();
 });
+
+test('an engine may report the snapshot that the router loaded just before, or what was read before, and nothing else', async () => {
+  const answers: unknown[] = [];
+  for (const name of ['step-1', 'step-2', 'of another']) {
+    const swap = {
+      isRunning: true,
+      state: { stage: 'load', error: null },
+      order: { mover: 'trainer', previous: { identity: 'step-2' } },
+      moved: () => {},
+    };
+    const engine = { url: 'one', worker: {}, phase: 'warming', snapshot: '', error: null, swap };
+    const running = { mover: 'trainer', identity: 'step-3' };
+    const set = {
+      running: null as object | null,
+      ledger: { last: running },
+      engines: new Map([['one', engine]]),
+      begun: Promise.resolve(),
+      signal: () => (set.running = running),
+    };
+    const labels = { of: () => ({ newest: { name: 'step-1' } }), nameOf: () => Promise.resolve(name) };
+    const moves = new TrainerMoves(
+      set as unknown as WorkerSet,
+      labels as unknown as VersionLabels,
+      { error: () => {} } as unknown as Logger,
+    );
+    await moves.begin('step-3', 'async');
+    const answer = await moves.end('step-3');
+    answers.push('code' in answer ? answer.code : 'ended');
+    moves.close();
+  }
+  deepEqual(answers, ['ended', 'ended', 'swap_conflict']);
+});

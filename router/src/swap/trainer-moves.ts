@@ -127,8 +127,10 @@ export class TrainerMoves {
   /** An engine may report the new version, none, or the one of before: then it is labelled. null: no problem. */
   async #problemOf(engine: SwapEngine, identity: string): Promise<string | null> {
     const name = await this.#labels.nameOf(engine.worker);
+    // What was last read may be older than what the router has loaded since.
+    const before = [this.#before.get(engine), engine.swap?.order.previous?.identity];
     const isFine = name === null || name === identity || name === UNSET || !this.#before.has(engine);
-    return isFine || name === this.#before.get(engine) ? null : `${engine.url} has ${name}`;
+    return isFine || before.includes(name) ? null : `${engine.url} has ${name}`;
   }
 
   #engines(isDone: (engine: SwapEngine) => boolean): MovedEngine[] {
