@@ -27,6 +27,7 @@ async function startNames(t: TestContext, engines: readonly Engine[], options: R
     ...options,
   });
   await until('models are known', () => router.fleet.workers.every(({ models }) => models !== null));
+  await until('the engines serve', () => router.fleet.eligible.length === engines.length);
   return connectClient(t, router.url);
 }
 
