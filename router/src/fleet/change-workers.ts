@@ -5,7 +5,8 @@ import { readWorkerUrls } from './worker-url.ts';
 
 /**
  * Compares the workers that the configuration names with those that it named before. Workers that others added or
- * removed stay as they are, and those that a pod runs stay for as long as their pod. Throws an error with a message for the user, also for a worker that the fleet would refuse.
+ * removed stay as they are, and those that a pod runs stay for as long as their pod. Throws an error with a message for the user, also
+ * for a worker that the fleet would refuse.
  * @returns what adds and removes the workers
  */
 export function changeWorkers(
