@@ -252,3 +252,20 @@ test('a connection to the metrics port stays open for the next scrape, a minute 
   const { status, headers } = await fetch(`${router.metricsUrl}/metrics`);
   deepEqual([status, headers.get('keep-alive')], [200, 'timeout=75']);
 });
+
+test('a scrape waits for few turns of the event loop, which take long in a busy router', async (t) => {
+  const router = await startTestRouter(t, { prometheusPort: 0 });
+  let turns = 0;
+  let isOver = false;
+  const busy = (): void => {
+    turns++;
+    const untilMs = performance.now() + 20;
+    while (performance.now() < untilMs);
+    if (!isOver) setImmediate(busy);
+  };
+  busy();
+  const page = await (await fetch(`${router.metricsUrl}/metrics`)).text();
+  isOver = true;
+  const metrics = page.split('\n').filter((line) => line.startsWith('# TYPE ')).length;
+  ok(metrics > 60 && turns < metrics / 2, `${turns} turns for ${metrics} metrics`);
+});
