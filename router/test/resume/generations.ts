@@ -228,11 +228,12 @@ export async function run(
 ): Promise<{ failed: string[]; aborted: number }> {
   const random = seededRandom(5);
   const failed: string[] = [];
+  let isOver = false;
   let aborted = 0;
   let unsaid = 0;
   let next = 0;
   const worker = async (): Promise<void> => {
-    while (next < count || !areAll(aborted)) {
+    while (!isOver && (next < count || !areAll(aborted))) {
       const i = next++;
       const { path, body } = askedBy(kind, i, random);
       const expected = await generate(scene.undisturbed.url, path, body);
@@ -257,13 +258,14 @@ export async function run(
       }
     }
   };
-  let isOver = false;
-  const disturbing = (async () => {
+  const disturbing = async (): Promise<void> => {
     while (!isOver) await disturb(aborted);
-  })();
-  await Promise.all(Array.from({ length: 12 }, worker));
-  isOver = true;
-  await disturbing;
+  };
+  // What ends or fails ends the other, which would go on beside the tests that follow.
+  const over = (): void => {
+    isOver = true;
+  };
+  await Promise.all([Promise.all(Array.from({ length: 12 }, worker)).finally(over), disturbing().finally(over)]);
   await untilIdle(scene.router);
   assert.ok(
     unsaid <= scene.abortedEmpty.count,
