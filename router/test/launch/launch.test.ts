@@ -147,7 +147,9 @@ test('after SIGHUP the output of an engine goes to a new file, if another progra
   const { flags, logDir } = routerFlags(t);
   const own = ['launch', '--engine', 'sim', '--engine-base-port', basePort()];
   const run = await startLaunched(t, logDir, [...own, ...flags, '--', 'timeScale=0']);
-  const [, pid] = await run.says(/\[engine 0\] .*"pid":(\d+)/);
+  await run.untilHealthy(1);
+  // The last one: if its port was taken in between, it was started again.
+  const [, pid] = run.output().match(/.*\[engine 0\] .*"pid":(\d+)/s)!;
   const file = join(logDir, 'engine-0.log');
   await until('the first lines are written', () => existsSync(file));
   renameSync(file, `${file}.old`);
