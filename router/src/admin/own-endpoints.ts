@@ -3,9 +3,12 @@ import { STATUS_CODES } from 'node:http';
 import type { Hono } from 'hono';
 import { pathWithNames } from '../classify/classify.ts';
 import type { Exchange } from '../exchange.ts';
+import { isOpen } from '../admit/authorizer.ts';
 import { isOwnQuestion } from '../engines/ask.ts';
+import { isSafe } from '../engines/generation.ts';
 import { sendError } from '../forward/errors.ts';
 import { RouterError } from '../kit/errors.ts';
+import type { BodyLimit } from '../wire/request-body.ts';
 import { ownHead, ownStreamHead } from '../wire/response-head.ts';
 import { pathTest } from '../plugins/endpoints.ts';
 import { bufferOf } from '../kit/bytes.ts';
@@ -37,21 +40,29 @@ export function ownEndpoints(
         return true;
       }
       if (!isOwn(x.path)) return orElse(x);
-      const maxBytes = maxPluginBytes(x.path) ?? MAX_BODY_BYTES;
+      const { body, head } = x;
+      const limit = limitOf(maxPluginBytes(x.path) ?? MAX_BODY_BYTES);
+      const isTooLarge = (): boolean => body.bytes > limit.maxBytes;
       const path = pathFor(app, x);
       if (path === null) refuse(x, leadsElsewhere(x.path));
-      else if (x.head.contentLength > maxBytes) refuse(x, tooLarge(maxBytes));
-      else
-        x.body.whenComplete(({ bytes }) =>
-          bytes > maxBytes ? refuse(x, tooLarge(maxBytes)) : void answer(app, x, path),
-        );
+      else if (head.contentLength > limit.maxBytes || isTooLarge()) refuse(x, tooLarge(limit));
+      // Nothing of it is used, and the client may have no key.
+      else if (isOpen(x.path) && isSafe(head.method)) void answer(app, x, path);
+      else {
+        body.limit = limit;
+        body.whenComplete(() => (isTooLarge() ? refuse(x, tooLarge(limit)) : void answer(app, x, path)));
+      }
       return true;
     },
   };
 }
 
-const tooLarge = (maxBytes: number): RouterError =>
-  new RouterError('payload_too_large', `The router's own endpoints take at most ${maxBytes} bytes.`);
+const limitOf = (maxBytes: number): BodyLimit => ({
+  maxBytes,
+  message: `The router's own endpoints take at most ${maxBytes} bytes.`,
+});
+
+const tooLarge = ({ message }: BodyLimit): RouterError => new RouterError('payload_too_large', message);
 
 function refuse(x: Exchange, error: RouterError): void {
   sendError(x.sink, error, 'plain');

@@ -35,6 +35,12 @@ export class RetryBudget {
   }
 }
 
+/** A maximum below that of the port (`--max-payload-size`), with what clients are told beyond it. */
+export interface BodyLimit {
+  readonly maxBytes: number;
+  readonly message: string;
+}
+
 /**
  * A request's payload as the buffers that arrived: never joined, never decoded. Large bodies are copied, because V8 counts the memory of
  * socket reads and would collect garbage after each 64 MB.
@@ -55,6 +61,8 @@ export class RequestBody {
    * waits, so the body is read at the client's pace.
    */
   awaitedUntilMs = -Infinity;
+  /** Of a body whose length is not declared: it is refused at the first byte beyond. null: only the port's maximum holds. */
+  limit: BodyLimit | null = null;
   readonly #budget: RetryBudget;
   readonly #setPaused: (isPaused: boolean) => void;
   #keptBytes = 0;

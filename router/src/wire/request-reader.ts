@@ -271,6 +271,8 @@ export class RequestReader implements SocketReader {
         this.#refuseBody({ status: 400, message: `The request has ${chunks.refusal}.` });
       } else if (chunks.payloadBytes > this.#context.options.maxPayloadBytes) {
         this.#refuseBody({ status: 413, message: this.#tooLarge() });
+      } else if (body.limit !== null && chunks.payloadBytes > body.limit.maxBytes) {
+        this.#refuseBody({ status: 413, message: body.limit.message });
       } else if (chunks.end >= 0) this.#endBody(bytes, chunks.end, end);
       else {
         if (parts > MANY_PARTS) this.#breathe();

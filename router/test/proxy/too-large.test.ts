@@ -1,7 +1,8 @@
-import { deepEqual, equal } from 'node:assert/strict';
+import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { metricOf } from '../chaos/scene.ts';
-import { request, send } from '../harness/client.ts';
+import type { Plugin } from '../../src/plugin.ts';
+import { connectClient, request, send } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
 import { HELLO, startScene, untilIdle } from '../harness/router.ts';
 
@@ -37,6 +38,48 @@ test('a chunked body that grows too large gets 413, and the engine\u2019s connec
   deepEqual([got.status, got.get('x-turnout-error')], [413, 'payload_too_large']);
   await asked.connection.untilEnded();
   await untilIdle(router);
+});
+
+const beginning = (path: string): string => `POST ${path} HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n`;
+
+test('a chunked body for the router itself is refused at the first byte beyond its maximum, also without a key', async (t) => {
+  const own: Plugin = {
+    name: 'own',
+    maxBodyBytes: 1_000,
+    routes({ forClients }) {
+      forClients.post('/mine', (c) => c.text('ok'));
+    },
+  };
+  const { router } = await startScene(t, { apiKey: ['data-key'], adminApiKey: ['admin-key'] }, { plugins: [own] });
+  const data = (bytes: string): string => bytes.replace('host: h', 'host: h\r\nx-api-key: data-key');
+  for (const [head, maxBytes] of [
+    [beginning('/health'), 262_144],
+    [beginning('/dashboard'), 262_144],
+    [data(beginning('/finish_session')), 262_144],
+    [data(beginning('/mine')), 1_000],
+  ] as const) {
+    const client = await connectClient(t, router.url);
+    client.write(`${head}${maxBytes.toString(16)}\r\n${'x'.repeat(maxBytes)}\r\n`);
+    client.write('1\r\nx\r\n');
+    const got = await client.answer('POST');
+    deepEqual([got.status, got.get('x-turnout-error')], [413, 'payload_too_large'], head);
+    equal(await client.untilEnded(), 'end');
+  }
+  equal((await send(t, router.url, data(`${beginning('/mine')}3e8\r\n${'x'.repeat(1_000)}\r\n0\r\n\r\n`))).status, 200);
+  equal(await metricOf(router.metricsUrl, 'turnout_retry_buffer_bytes'), 0);
+});
+
+test('probes and the page answer without waiting for a body', async (t) => {
+  const { router } = await startScene(t, { apiKey: ['data-key'] });
+  for (const path of ['/health', '/liveness', '/readiness', '/dashboard']) {
+    const client = await connectClient(t, router.url);
+    client.write(beginning(path).replace('POST', 'GET'));
+    const got = await client.answer();
+    // 501: the dashboard is not built.
+    ok([200, 501].includes(got.status), path);
+    equal(got.get('connection'), 'close');
+    equal(await client.untilEnded(), 'end');
+  }
 });
 
 test('a client that goes on sending gets to read the 413: it sees an end, not a reset', async (t) => {
