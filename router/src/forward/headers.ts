@@ -10,8 +10,9 @@ export interface ForwardedInfo {
   readonly scheme: 'http' | 'https';
 }
 
-/** The engine's key replaces all others: with two the router and the engine might read different ones. */
-const AUTHORIZATION_LINES = /^authorization:[^\r]*\r\n/gim;
+/** Fields that have keys of clients. The engine's key replaces all: with two the router and the engine might read different ones. */
+export const KEY_FIELDS: readonly string[] = ['authorization', 'x-api-key'];
+const KEY_LINES = new RegExp(`^(?:${KEY_FIELDS.join('|')}):[^\\r]*\\r\\n`, 'gim');
 
 /**
  * The head that goes to the worker: the client's own lines, its Host replaced by the worker's, and the framing of what
@@ -26,7 +27,7 @@ export function upstreamHead(x: Exchange, worker: Worker, bodyBytes: number): st
   const fields =
     authorization === ''
       ? head.passedOn()
-      : `${head.passedOn().replace(AUTHORIZATION_LINES, '')}authorization: ${authorization}\r\n`;
+      : `${head.passedOn().replace(KEY_LINES, '')}authorization: ${authorization}\r\n`;
   let out = `${head.method} ${target} HTTP/1.1\r\nhost: ${worker.authority}\r\n${fields}${x.traceLine ?? ''}`;
   if (x.isRequestIdOurs) {
     out += `x-request-id: ${head.requestId}\r\n`;

@@ -122,6 +122,7 @@ export interface ProcessingRequest {
 
 interface HeaderMutation {
   readonly setHeaders: readonly { readonly header: HeaderValue; readonly appendAction?: number }[];
+  readonly removeHeaders?: readonly string[];
 }
 
 export interface CommonResponse {
@@ -174,12 +175,17 @@ export const withResponseBodies = (requestBodyMode: number, responseBodyMode: nu
 
 const OVERWRITE_OR_ADD = 2;
 
-/** Sets headers, in place of those of the same names. */
-export const settingHeaders = (headers: Iterable<readonly [name: string, value: string]>): HeaderMutation => ({
-  setHeaders: Array.from(headers, ([key, value]) => ({
+/** Sets headers, in place of those of the same names, and removes others. */
+export const settingHeaders = (
+  headers: readonly (readonly [name: string, value: string])[],
+  removed: readonly string[] = [],
+): HeaderMutation => ({
+  setHeaders: headers.map(([key, value]) => ({
     header: { key, rawValue: Buffer.from(value, 'latin1') },
     appendAction: OVERWRITE_OR_ADD,
   })),
+  // The order in which gateways apply the two differs.
+  removeHeaders: removed.filter((name) => !headers.some(([set]) => set === name)),
 });
 
 /** A header's value, each byte as a character. */

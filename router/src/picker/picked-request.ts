@@ -5,6 +5,7 @@ import type { Carrier, Exchange, Started } from '../exchange.ts';
 import type { Leg, Worker } from '../fleet/worker.ts';
 import type { Leading } from '../forward/attempt-context.ts';
 import { sendError } from '../forward/errors.ts';
+import { KEY_FIELDS } from '../forward/headers.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { Pipeline } from '../pipeline.ts';
 import { BufferSink } from '../wire/buffer-sink.ts';
@@ -228,7 +229,7 @@ export class PickedRequest implements Carrier {
     const { worker, changed } = decision;
     this.#isDecided = true;
     const { authorization } = worker.key;
-    const { traceLine, limit } = this.#leading!.x;
+    const { head, traceLine, limit } = this.#leading!.x;
     // From here on only the gateway can end the request: until it does, it is in flight.
     limit?.clear();
     const endpoint = [decision.endpoint, ...this.#fallbacks(worker)].join();
@@ -240,7 +241,7 @@ export class PickedRequest implements Carrier {
     if (isWhole) headers.push(['content-length', String(changed.length)]);
     this.#answer(
       {
-        headerMutation: settingHeaders(headers),
+        headerMutation: settingHeaders(headers, removedFor(head, worker)),
         clearRouteCache: true,
         ...(isWhole ? { bodyMutation: { body: changed } } : {}),
       },
@@ -369,6 +370,15 @@ interface Decision {
   /** A body in place of the client's; null: the client's. */
   readonly changed: Buffer | null;
 }
+
+/** Fields that the gateway writes itself. */
+const FRAMING: ReadonlySet<string> = new Set(['host', 'content-length', 'transfer-encoding']);
+
+/** Fields that engines must not get: those that the pipeline has dropped, the router's own keys among them, and keys beside the worker's. */
+const removedFor = (head: RequestHead, { key }: Worker): string[] => [
+  ...head.droppedNames().filter((name) => !FRAMING.has(name)),
+  ...(key.authorization === '' ? [] : KEY_FIELDS),
+];
 
 /** @param hasTrailers they end the stream, not the body */
 function* partsOf(body: Buffer, hasTrailers: boolean): Generator<HttpBody> {

@@ -213,6 +213,15 @@ export abstract class Head {
     });
   }
 
+  /** Names of fields, in lower case, of which no line is forwarded. */
+  droppedNames(): string[] {
+    const { raw, drops } = this;
+    const names = new Set<string>();
+    for (let i = 0; i < drops.length; i += 2) names.add(raw.slice(drops[i], raw.indexOf(':', drops[i])).toLowerCase());
+    for (const [name] of this.pairs()) names.delete(name.toLowerCase());
+    return [...names];
+  }
+
   /** The forwarded field lines, each with its CRLF. */
   passedOn(): string {
     const { raw, drops } = this;

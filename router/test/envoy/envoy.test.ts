@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { metric } from '../admission/metric.ts';
+import { startEngine } from '../harness/engine.ts';
 import { until } from '../harness/within.ts';
 import { type Modes, startEnvoy } from './scene.ts';
 
@@ -78,5 +79,31 @@ for (const request of ['BUFFERED', 'FULL_DUPLEX_STREAMED'] as const) {
       });
       assert.equal(((await response.json()) as { model: string }).model, model);
     }
+  });
+}
+
+for (const request of ['NONE', 'BUFFERED', 'FULL_DUPLEX_STREAMED'] as const) {
+  test(`engines get no key of the router, with request bodies ${request}`, async (t) => {
+    const engine = await startEngine(t, { onRequest: (asked) => asked.answer('{}') });
+    const keys = { apiKey: ['data-key'], adminApiKey: ['admin-key'] };
+    const workers = { workerUrls: [engine.url], policy: 'round_robin' };
+    const { port, router } = await startEnvoy(t, { request, response: 'NONE' }, { ...workers, ...keys });
+    const got = async (sent: Record<string, string>): Promise<(string | undefined)[]> => {
+      const response = await fetch(`http://127.0.0.1:${port}/v1/completions`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', ...sent },
+        body: '{"prompt":"of"}',
+      });
+      assert.equal(response.status, 200, await response.text());
+      const { head } = engine.requests.at(-1)!;
+      return [head.get('authorization'), head.get('x-api-key')];
+    };
+    assert.deepEqual(await got({ authorization: 'Bearer data-key', 'x-api-key': 'mine' }), [undefined, 'mine']);
+    assert.deepEqual(await got({ authorization: 'Bearer mine', 'x-api-key': 'admin-key' }), ['Bearer mine', undefined]);
+    for (const worker of router.fleet.workers) worker.key = { authorization: 'Bearer worker-key' };
+    assert.deepEqual(await got({ authorization: 'Bearer data-key', 'x-api-key': 'mine' }), [
+      'Bearer worker-key',
+      undefined,
+    ]);
   });
 }

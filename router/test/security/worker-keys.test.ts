@@ -8,9 +8,14 @@ import { until } from '../harness/within.ts';
 const credentials = ({ head }: EngineRequest): string[] =>
   head.headText.split('\r\n').filter((line) => /authorization|api-key/i.test(line));
 
-test('--worker-api-key takes the place of whatever authorization came', async (t) => {
+test('--worker-api-key takes the place of whatever key came', async (t) => {
   const { ask } = await startScene(t, { workerApiKey: 'engine-key' });
-  for (const fields of [[], ['authorization: Bearer mine'], ['Authorization: Basic x', 'AUTHORIZATION: Bearer y']]) {
+  for (const fields of [
+    [],
+    ['authorization: Bearer mine'],
+    ['Authorization: Basic x', 'AUTHORIZATION: Bearer y'],
+    ['X-Api-Key: mine', 'authorization: Bearer mine'],
+  ]) {
     const asked = await ask(request('POST', '/generate', '{}', [...fields, 'x-authorization: kept']));
     deepEqual(credentials(asked), ['x-authorization: kept', 'authorization: Bearer engine-key']);
     asked.answer('{}');

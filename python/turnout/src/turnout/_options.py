@@ -363,7 +363,7 @@ class RouterOptions(TypedDict, total=False):
     """File with admin API keys, one per line; read again on SIGHUP."""
 
     worker_api_key: str
-    """API key for the engines; it replaces the authorization header of each request."""
+    """API key for the engines; it replaces authorization and x-api-key of each request."""
 
     send_api_key_to_workers: bool
     """Send the first --api-key to engines, as other routers do."""

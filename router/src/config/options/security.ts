@@ -37,7 +37,7 @@ export const securityOptions = {
   workerApiKey: option(
     '<key>',
     key.optional(),
-    'API key for the engines; it replaces the authorization header of each request.',
+    'API key for the engines; it replaces authorization and x-api-key of each request.',
     { needsRestart: true },
   ),
   sendApiKeyToWorkers: option('', flag, 'Send the first --api-key to engines, as other routers do.', {
