@@ -47,9 +47,9 @@ export class Authorizer {
     name: 'access',
     // An abort without a body aborts all requests.
     takesEmptyBodies: true,
-    appliesTo: (x: Exchange) => accessDependsOnBody(x) && this.#decide('admin', this.#callerOf(x.head)) !== null,
+    appliesTo: (x: Exchange) => accessDependsOnBody(x) && this.#controlDenialOf(x) !== null,
     requestBody: (x: Exchange, body: Buffer) => {
-      const denial = affectsOthers(x.path, body) ? this.#decide('admin', this.#callerOf(x.head)) : null;
+      const denial = affectsOthers(x.path, body) ? this.#controlDenialOf(x) : null;
       if (denial !== null) throw new Refused(denial);
       return body;
     },
@@ -58,6 +58,11 @@ export class Authorizer {
   /** Called after `denialOf` allowed the request. @returns whether the request has a valid key */
   hasShownKey({ keyDigest, seesAllTenants }: Exchange): boolean {
     return keyDigest !== null || (this.#hasKeys && seesAllTenants);
+  }
+
+  /** Whether the client may control the router. Others are not told the addresses of workers. */
+  mayControl(x: Exchange): boolean {
+    return this.#controlDenialOf(x) === null;
   }
 
   /** @returns why the request is refused; null: it is allowed */
@@ -92,6 +97,10 @@ export class Authorizer {
       return isForClients(path) || this.#parts.isOfPluginForClients(path) ? 'data' : 'admin';
     }
     return this.#parts.paths.of(path, head.method).needsAdmin && !accessDependsOnBody(x) ? 'admin' : 'data';
+  }
+
+  #controlDenialOf({ head }: Exchange): RouterError | null {
+    return this.#decide('admin', this.#callerOf(head));
   }
 
   #decide(area: Area, caller: Caller): RouterError | null {

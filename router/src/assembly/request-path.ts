@@ -43,6 +43,7 @@ export function makeRequestPath(parts: Own) {
     health,
     clock,
     hook: swaps?.controls ?? null,
+    mayKnowAddresses: (x) => authorizer === null || authorizer.mayControl(x),
     onResult: controlLog(log),
   });
   // The guard reads what the other plugins made of a body.

@@ -1,5 +1,6 @@
-import { equal, match } from 'node:assert/strict';
+import { deepEqual, equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
+import { reportOf } from '../control/report.ts';
 import { request, send } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
 import { startTestRouter } from '../harness/router.ts';
@@ -70,6 +71,31 @@ test('aborting a request by its id is for everybody, aborting all is not', async
     `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`;
   equal((await send(t, router.url, chunked('{"abort_all":true}'))).status, 403);
   equal((await send(t, router.url, chunked('{"rid":"mine0001"}'))).status, 200);
+});
+
+test('only who may control engines is told their addresses', async (t) => {
+  const { engine, router, post } = await scene(t, {
+    apiKey: ['data-key'],
+    adminApiKey: ['admin-key'],
+    workerApi: 'vllm',
+  });
+  const { id } = router.fleet.workers[0]!;
+  const workerIn = async (key: string) => reportOf(await post('/abort_request', key, '{"rid":"mine0001"}')).results[0]!;
+  equal((await workerIn('data-key')).worker, id);
+  equal((await workerIn('admin-key')).worker, engine.url);
+  const health = async (key: string) =>
+    (await send(t, router.url, request('GET', '/health', '', [`x-api-key: ${key}`]))).text;
+  engine.kill();
+  const failed = await workerIn('data-key');
+  deepEqual([failed.worker, failed.status, failed.error], [id, null, 'no connection: ECONNREFUSED']);
+  router.fleet.workers[0]!.isProven = false;
+  equal(await health('data-key'), `Unhealthy servers: ["${engine.url}"]`);
+  for (const key of ['', 'wrong']) equal(await health(key), 'Unhealthy servers: 1');
+});
+
+test('with one kind of keys, its holders are told the addresses', async (t) => {
+  const { engine, post } = await scene(t, { apiKey: ['data-key'] });
+  equal(reportOf(await post('/abort_request', 'data-key', '{"rid":"mine0001"}')).results[0]!.worker, engine.url);
 });
 
 test('with --admin-port, what steers is taken there only', async (t) => {

@@ -1,4 +1,5 @@
-import type { Hono } from 'hono';
+import type { Context, Hono } from 'hono';
+import type { Exchange } from '../../exchange.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import { shownLoads } from '../../fleet/load-watch.ts';
 import type { Role } from '../../fleet/worker.ts';
@@ -11,9 +12,8 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining, problem, he
     if (workerApi === 'slime') return c.json({ status: 'ok', ...countsOf(fleet) });
     if (!isVllm) return c.text('OK');
     const sick = fleet.workers.filter((worker) => !worker.isHealthy).map(({ url }) => url);
-    return sick.length === 0
-      ? c.text('All servers healthy')
-      : c.text(`Unhealthy servers: ${JSON.stringify(sick)}`, 503);
+    if (sick.length === 0) return c.text('All servers healthy');
+    return c.text(`Unhealthy servers: ${hasShownKey(c) ? JSON.stringify(sick) : sick.length}`, 503);
   });
   app.get('/liveness', (c) => c.text('OK'));
   app.get('/readiness', (c) => {
@@ -33,6 +33,12 @@ export function addProbes(app: Hono, { fleet, workerApi, isDraining, problem, he
     const loads = await shownLoads(workers, healthTimeoutMs());
     return c.json({ workers: workers.map(({ url }, i) => ({ worker: url, load: loads[i]! })) });
   });
+}
+
+/** The client has a key, or the router has none. */
+function hasShownKey({ env }: Context): boolean {
+  const { exchange } = env as { exchange?: Exchange };
+  return exchange !== undefined && (exchange.keyDigest !== null || exchange.seesAllTenants);
 }
 
 /** As in vllm-router. */

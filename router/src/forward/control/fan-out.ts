@@ -32,6 +32,8 @@ export interface FanOutParts {
   readonly clock: CoarseClock;
   /** null: control requests are passed on only. */
   readonly hook: ControlHook | null;
+  /** Whether the client may know the addresses of engines. */
+  readonly mayKnowAddresses: (x: Exchange) => boolean;
   /** Learns how each engine responded to a control request, as the responses come. */
   readonly onResult: (x: Exchange, result: ControlResult) => void;
 }
@@ -171,7 +173,10 @@ export class FanOut {
       await hook.after(x.path, firstOf(done.map((url) => engines.get(url)!)), firstOf(failed));
     }
     if (x.outcome !== null) return;
-    respond(x, results, listener);
+    const isTold = this.#parts.mayKnowAddresses(x);
+    const idOf = (url: string): string => engines.get(url)![0]!.id;
+    const told = isTold ? results : results.map((result) => ({ ...result, worker: idOf(result.worker) }));
+    respond(x, told, listener);
     listener.ended(x, COMPLETE);
   }
 

@@ -4,7 +4,7 @@ import type { ControlAnswer } from './control-call.ts';
 
 /** How one engine responded to a control request. */
 export interface ControlResult extends ControlAnswer {
-  /** URL of the engine. */
+  /** URL of the engine; the id of its worker for a client that may not know the URL. */
   readonly worker: string;
   readonly ms: number;
 }
