@@ -215,6 +215,22 @@ for (const kind of ['sglang', 'vllm'] as const) {
   });
 }
 
+test('an id of --request-id-headers may be that of a session: it names no call', async (t) => {
+  const scene = await startChatScene(t, { router: { requestIdHeaders: ['x-session-id', 'x-trace-id'] } });
+  const path = `/sessions/${await scene.begin()}/v1/chat/completions`;
+  const body = { messages: [{ role: 'user', content: 'a' }], max_tokens: 9 };
+  const asked = async (headers: Record<string, string>): Promise<number> => {
+    const { length } = scene.log;
+    for (let i = 0; i < 2; i++) assert.equal((await scene.post(path, body, headers)).status, 200);
+    return scene.log.length - length;
+  };
+  assert.equal(await asked({ 'x-session-id': 'rollout-1' }), 2);
+  assert.equal(await asked({ 'x-trace-id': 'trace-1' }), 2);
+  assert.equal(await asked({ 'x-session-id': 'rollout-1', 'x-request-id': 'call-1' }), 1);
+  assert.equal(await asked({ 'x-request-id': 'call-2' }), 1);
+  assert.equal(await asked({ 'x-session-id': 'rollout-1', 'idempotency-key': 'call-3' }), 1);
+});
+
 test('a call that is repeated while the first one is in flight gets 409', async (t) => {
   const scene = await startChatScene(t, { sim: { timeScale: 1, meanOutputTokens: 0 } });
   const session = await scene.begin();

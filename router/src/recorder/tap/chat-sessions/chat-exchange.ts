@@ -7,9 +7,9 @@ import { CHAT_PATH } from '../../../engines/dialects/calls.ts';
 
 export const isChat = ({ path, head }: Exchange): boolean => path === CHAT_PATH && head.method === 'POST';
 
-/** The key by which a client repeats a call whose answer was lost; ''. */
+/** The key by which a client repeats a call whose answer was lost; ''. An id of `--request-id-headers` may be that of a session. */
 export const keyOf = ({ head, isRequestIdOurs }: Exchange): string =>
-  head.get('idempotency-key') ?? (isRequestIdOurs ? '' : head.requestId);
+  head.get('idempotency-key') ?? (isRequestIdOurs ? '' : (head.get('x-request-id') ?? ''));
 
 /** Session ids are in paths without escapes. */
 const IN_SESSION = /^\/sessions\/([\w.~-]{1,256})\/([^?]+)(\?.*)?$/;
