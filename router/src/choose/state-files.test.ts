@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import fs, { existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -104,6 +105,26 @@ test('a file of many changes is written anew when little of it is alive', async 
   assert.equal(fileStore(directory, fail).open('s').get('k'), '59 499');
   assert.deepEqual(linesOf(path), ['["k","59 499"]']);
   assert.deepEqual(readdirSync(directory), ['s.jsonl']);
+});
+
+test('a file that replaces another one is synced to the disk before it does', async (t) => {
+  const directory = directoryFor(t);
+  const path = join(directory, 's.jsonl');
+  writeFileSync(path, '["a","1"]\n');
+  const synced: string[][] = [];
+  const note = (): void => void synced.push(linesOf(`${path}.new`));
+  const handle = await open(path);
+  const sync = t.mock.method(Object.getPrototypeOf(handle) as typeof handle, 'sync', async () => note());
+  t.mock.method(fs, 'fsyncSync', note);
+  await handle.close();
+  const store = fileStore(directory, fail);
+  const map = store.open('s');
+  assert.deepEqual(synced, [['["a","1"]']], 'at the start');
+  for (let n = 0; n < 10_010; n++) map.set('a', `${n}`);
+  await store.flush();
+  assert.equal(sync.mock.callCount(), 1);
+  assert.deepEqual(synced[1], ['["a","10009"]'], 'when it is written anew');
+  assert.deepEqual(linesOf(path), synced[1]);
 });
 
 test('nothing is written for what does not change', async (t) => {

@@ -9,6 +9,8 @@ const SPARE_LINES = 10_000;
 /** Time between attempts after a failed write: each one writes the whole file. */
 const FIRST_RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 10_000;
+/** A file that is about to replace another one is on the disk first: a power failure leaves the old or the new content, not an empty file. */
+const SYNCED = { flush: true } as const;
 
 /** One map in one file: a line of JSON per change, `["name","value"]`, or `["name"]` for a deletion. */
 class StateFile implements StateMap {
@@ -30,7 +32,7 @@ class StateFile implements StateMap {
     for (const line of readText(path).split('\n')) this.#replay(line);
     this.#lines = this.#map.size;
     try {
-      writeFileSync(`${path}.new`, this.#whole());
+      writeFileSync(`${path}.new`, this.#whole(), SYNCED);
       renameSync(`${path}.new`, path);
     } catch (error) {
       // A router on a full disk starts all the same.
@@ -112,7 +114,7 @@ class StateFile implements StateMap {
         this.#pending = '';
         if (this.#failures > 0 || this.#lines > 2 * this.#map.size + SPARE_LINES) {
           this.#lines = this.#map.size;
-          await writeFile(`${this.#path}.new`, this.#whole());
+          await writeFile(`${this.#path}.new`, this.#whole(), SYNCED);
           await rename(`${this.#path}.new`, this.#path);
           this.#failures = 0;
         } else await appendFile(this.#path, text);
