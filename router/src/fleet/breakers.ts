@@ -45,7 +45,8 @@ export class Breakers {
     this.#nowMs = nowMs;
     this.#onEvent = onEvent;
     fleet.onEvent((event, worker) => {
-      if (event === 'removed') this.#forget(worker);
+      if (event === 'added') this.#forceAsOtherRanks(worker);
+      else if (event === 'removed') this.#forget(worker);
     });
   }
 
@@ -119,6 +120,15 @@ export class Breakers {
 
   close(): void {
     for (const circuit of this.#circuits.values()) this.#stopTimer(circuit);
+  }
+
+  /** An engine that is asked for its ranks may have more of them after a restart: what a user forced for all of them holds. */
+  #forceAsOtherRanks(worker: Worker): void {
+    if (!worker.given.asksForRanks) return;
+    const others = this.#fleet.workers.filter((each) => each !== worker && each.engineUrl === worker.engineUrl);
+    const states = new Set(others.map((each) => this.#circuits.get(each)?.forced ?? 'auto'));
+    const [forced = 'auto'] = states;
+    if (states.size === 1 && forced !== 'auto') this.force(worker, forced);
   }
 
   #circuitOf(worker: Worker): Circuit {

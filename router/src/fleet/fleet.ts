@@ -40,6 +40,9 @@ export interface NewWorker {
 /** `drained`: a removed worker has finished its requests. */
 export type FleetEvent = 'added' | 'removed' | 'changed' | 'drained';
 
+/** Those that hold for an engine, whatever the number of its ranks. */
+const REASONS_OF_ENGINE = REASONS.unhealthy | REASONS.draining | REASONS.version | REASONS.hung | REASONS.paused;
+
 /**
  * All workers. The only place that changes eligibility and counts requests in flight.
  *
@@ -161,12 +164,13 @@ export class Fleet {
 
   /**
    * The engine of a worker that asked for its ranks has `count` of them: each is a worker, and a single one has no number. The id of the
-   * first worker stays.
+   * first worker stays. What keeps all workers of before from requests keeps the new ones from them, too.
    */
   setRanks(worker: Worker, count: number): void {
     const { engineUrl, authority, basePath, given, key, labels, bootstrapPort, podId, isKept } = worker;
     const { endpoint } = worker.pool;
     const before = this.workers.filter((each) => each.engineUrl === engineUrl && each.given.asksForRanks);
+    const reasons = before.reduce((shared, each) => shared & each.reasons, REASONS_OF_ENGINE);
     const ranks = count > 1 ? Array.from({ length: count }, (_, rank) => rank) : [null];
     const urls = ranks.map((rank) => (rank === null ? engineUrl : `${engineUrl}@${rank}`));
     for (const [i, rank] of ranks.entries()) {
@@ -176,7 +180,7 @@ export class Fleet {
         i === 0 ? before[0]!.id : randomUUID(),
         address,
         { ...given, key, labels, bootstrapPort, podId, isKept },
-        0,
+        reasons,
       );
     }
     for (const each of before) {
