@@ -1,4 +1,8 @@
+import { objectIn } from '../kit/json-object.ts';
 import { truthOf } from '../kit/truth.ts';
+
+/** What an engine stops and resumes; `memory`: that of the weights and of the KV cache, or of the part that the request names. */
+export type Stoppable = 'generation' | 'memory' | 'kv_cache';
 
 /** A path that controls an engine. */
 export interface Control {
@@ -15,9 +19,9 @@ export interface Control {
   /** Success may change the engine's list of models: adapters are models. */
   readonly changesModels?: true;
   /** What success pauses until another control resumes it. */
-  readonly pauses?: 'generation' | 'memory';
+  readonly pauses?: Stoppable;
   /** What success resumes. */
-  readonly resumes?: 'generation' | 'memory';
+  readonly resumes?: Stoppable;
   /** A request that names the requests that it is about needs no admin key; the body decides (`admit/authorizer.ts`). */
   readonly needsNoAdmin?: 'for named requests';
 }
@@ -73,7 +77,7 @@ export const controls: readonly Control[] = [
   { path: '/clear_*' },
   { path: '/hicache/*', isReadByGet: true },
   { path: '/release_memory_occupation', flushes: true, pauses: 'memory' },
-  { path: '/release_kv_cache_memory', flushes: true, pauses: 'memory' },
+  { path: '/release_kv_cache_memory', flushes: true, pauses: 'kv_cache' },
   { path: '/release_*' },
   { path: '/resume_memory_occupation', resumes: 'memory' },
   { path: '/resume*', resumes: 'generation' },
@@ -160,6 +164,21 @@ export function emptiesCache({ flushes }: Control, target: string): boolean {
   const at = target.indexOf('?');
   const value = at < 0 ? null : new URLSearchParams(target.slice(at)).getAll('clear_cache').at(-1);
   return truthOf(value) !== false;
+}
+
+/** Whether the request may name a part of the memory: see `memoryTagsIn`. */
+export const mayNameMemory = ({ pauses, resumes }: Control): boolean => pauses === 'memory' || resumes === 'memory';
+
+/**
+ * The parts of its memory that an engine is to release or resume: vLLM reads them from the query, SGLang from the body. null: all.
+ * @param target with the query
+ */
+export function memoryTagsIn(target: string, body: string): readonly unknown[] | null {
+  const at = target.indexOf('?');
+  const named = at < 0 ? [] : new URLSearchParams(target.slice(at)).getAll('tags');
+  if (named.length > 0) return named;
+  const tags = objectIn(body)?.['tags'];
+  return Array.isArray(tags) ? tags : null;
 }
 
 /** What a path and a method mean for control: who may send the request, and which engines get it if its client names none. */

@@ -8,7 +8,7 @@ function startPauses() {
     () => 600_000,
     () => clock.nowMs,
   );
-  const call = (path: string, isDone = true): void => pauses.begin('e', path)(isDone);
+  const call = (path: string, isDone = true, tags?: string[]): void => pauses.begin('e', path, tags)(isDone);
   return { clock, pauses, call, isPaused: () => pauses.isPaused('e') };
 }
 
@@ -43,6 +43,33 @@ test('a failed pause does not count, and waking memory leaves generation paused'
   call('/pause_generation');
   call('/resume_memory_occupation');
   assert.equal(isPaused(), true);
+});
+
+test('an engine whose weights are resumed stays paused until its KV cache is, too', () => {
+  const { call, isPaused } = startPauses();
+  for (const [stop, start] of [
+    ['/release_memory_occupation', '/resume_memory_occupation'],
+    ['/sleep', '/wake_up'],
+  ] as const) {
+    for (const [first, then] of [
+      ['weights', 'kv_cache'],
+      ['kv_cache', 'weights'],
+    ] as const) {
+      call(stop);
+      call(start, true, [first]);
+      assert.equal(isPaused(), true, `${start} ${first}`);
+      call(start, true, [then]);
+      assert.equal(isPaused(), false, `${start} ${then}`);
+    }
+    call(stop, true, ['kv_cache']);
+    call(start, true, ['weights']);
+    assert.equal(isPaused(), true, stop);
+    call(start, true, ['kv_cache', 'cuda_graph']);
+    assert.equal(isPaused(), false, 'its weights were never released');
+  }
+  call('/release_kv_cache_memory');
+  call('/wake_up', true, ['kv_cache']);
+  assert.equal(isPaused(), false);
 });
 
 test('an engine that has not answered a control yet is occupied with it, for the longest pause', () => {

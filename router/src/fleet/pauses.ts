@@ -1,10 +1,21 @@
-import { controlOf } from '../engines/controls.ts';
+import { type Stoppable, controlOf } from '../engines/controls.ts';
+
+/** An engine generates only with all of them. */
+type Part = 'generation' | 'weights' | 'kv_cache';
+
+const MEMORY: readonly Part[] = ['weights', 'kv_cache'];
+
+/** @param tags the parts of the memory that the request names; null: all */
+function partsOf(what: Stoppable | undefined, tags: readonly unknown[] | null): readonly Part[] {
+  if (what !== 'memory') return what === undefined ? [] : [what];
+  return tags === null ? MEMORY : MEMORY.filter((part) => tags.includes(part));
+}
 
 interface Entry {
   /** The start of each control request that the engine has not answered. */
   readonly inFlight: Set<{ readonly sinceMs: number }>;
   /** What was paused and not resumed, and since when. */
-  readonly stopped: Map<'generation' | 'memory', number>;
+  readonly stopped: Map<Part, number>;
 }
 
 /**
@@ -23,16 +34,21 @@ export class Pauses {
     this.#nowMs = nowMs;
   }
 
-  /** A control request goes to an engine. @returns to be called when the engine has answered or will not answer */
-  begin(engineUrl: string, path: string): (isDone: boolean) => void {
+  /**
+   * A control request goes to an engine. @param tags see `memoryTagsIn`
+   * @returns to be called when the engine has answered or will not answer
+   */
+  begin(engineUrl: string, path: string, tags: readonly unknown[] | null = null): (isDone: boolean) => void {
     const entry = this.#entryOf(engineUrl);
     const call = { sinceMs: this.#nowMs() };
     entry.inFlight.add(call);
     return (isDone) => {
       if (!entry.inFlight.delete(call)) return;
       const control = controlOf(path);
-      if (isDone && control?.pauses !== undefined) entry.stopped.set(control.pauses, this.#nowMs());
-      if (isDone && control?.resumes !== undefined) entry.stopped.delete(control.resumes);
+      if (isDone) {
+        for (const part of partsOf(control?.pauses, tags)) entry.stopped.set(part, this.#nowMs());
+        for (const part of partsOf(control?.resumes, tags)) entry.stopped.delete(part);
+      }
       if (entry.inFlight.size === 0 && entry.stopped.size === 0 && this.#entries.get(engineUrl) === entry)
         this.#entries.delete(engineUrl);
     };

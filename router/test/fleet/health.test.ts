@@ -256,6 +256,25 @@ test('a control that starts the engine again ends the excuse', async (t) => {
   await until('it is in quarantine', () => !worker!.isHealthy);
 });
 
+for (const [how, resume] of [
+  ['the body', (tag: string) => request('POST', '/resume_memory_occupation', `{"tags":["${tag}"]}`)],
+  ['the query', (tag: string) => request('POST', `/wake_up?tags=${tag}`)],
+] as const) {
+  test(`an engine whose weights are resumed is excused until its KV cache is: ${how} names the memory`, async (t) => {
+    const { engine, state } = await patient(t, { more: asSglang(() => answer(404, '')) });
+    const router = await startTestRouter(t, { ...FAST, workerUrls: [engine.url] });
+    const [worker] = router.fleet.workers;
+    await until('it is known', () => worker!.engine === 'sglang');
+    for (const message of [request('POST', '/release_memory_occupation', '{}'), resume('weights')])
+      equal((await send(t, router.url, message)).status, 200);
+    state.isWell = false;
+    await checksGoOn(state);
+    equal(worker!.isHealthy, true, 'its KV cache is released still');
+    equal((await send(t, router.url, resume('kv_cache'))).status, 200);
+    await until('it is in quarantine', () => !worker!.isHealthy);
+  });
+}
+
 test('a pause ends with the last worker of an engine: the next engine at its URL is not taken to be paused', async (t) => {
   const { engine, state } = await patient(t, { more: asSglang(() => answer(404, '')) });
   const router = await startTestRouter(t, { ...FAST, workerUrls: [engine.url] });

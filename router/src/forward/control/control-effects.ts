@@ -1,5 +1,5 @@
 import type { PolicyTable } from '../../choose/policy-table.ts';
-import { controlOf, emptiesCache } from '../../engines/controls.ts';
+import { controlOf, emptiesCache, mayNameMemory, memoryTagsIn } from '../../engines/controls.ts';
 import type { Exchange } from '../../exchange.ts';
 import type { FleetModels } from '../../fleet/fleet-models.ts';
 import type { Health } from '../../fleet/health.ts';
@@ -15,6 +15,9 @@ export interface EffectsParts {
   readonly pauses: Pauses;
 }
 
+/** No list of the parts of the memory is longer. */
+const MAX_TAGS_BYTES = 65_536;
+
 /** To be called when an engine's part of a control request has ended. `status`: null or 0 if no response came. */
 export type EndControl = (status: number | null, isDone: boolean) => void;
 
@@ -27,10 +30,13 @@ export class ControlEffects {
   }
 
   /** A control request is about to be sent to the worker's engine. */
-  begin(path: string, worker: Worker): EndControl {
-    const label = controlOf(path)?.changesVersion === true ? this.#parts.labels.of(worker) : null;
+  begin({ path, head, body }: Exchange, worker: Worker): EndControl {
+    const control = controlOf(path);
+    const label = control?.changesVersion === true ? this.#parts.labels.of(worker) : null;
     label?.updateBegan();
-    const end = this.#parts.pauses.begin(worker.engineUrl, path);
+    const isReadable = control !== null && mayNameMemory(control) && body.isWhole && body.bytes <= MAX_TAGS_BYTES;
+    const tags = isReadable ? memoryTagsIn(head.target, body.join().toString()) : null;
+    const end = this.#parts.pauses.begin(worker.engineUrl, path, tags);
     return (status, isDone) => {
       label?.updateEnded(mayHaveChanged(status));
       end(isDone);

@@ -1,5 +1,5 @@
 import { STATUS_CODES } from 'node:http';
-import { type ControlPaths, controlOf } from '../../engines/controls.ts';
+import { type ControlPaths, controlOf, mayNameMemory } from '../../engines/controls.ts';
 import type { Exchange } from '../../exchange.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { Health } from '../../fleet/health.ts';
@@ -96,8 +96,9 @@ export class FanOut {
       x.isForEngine = true;
     }
     const send = (): void => void this.#sendAll(x, engines, listener, passedOn);
-    // Several engines take one body, each at its own pace.
-    if (engines.size > 1) x.body.whenComplete(send);
+    const control = controlOf(x.path);
+    // Several engines take one body, each at its own pace. Of a call for memory it is read, too.
+    if (engines.size > 1 || (control !== null && mayNameMemory(control))) x.body.whenComplete(send);
     else send();
   }
 
@@ -140,7 +141,7 @@ export class FanOut {
       const body = engines.size > 1 ? x.body.shared() : x.body;
       return {
         worker: worker!,
-        end: effects.begin(x.path, worker!),
+        end: effects.begin(x, worker!),
         startMs: performance.now(),
         call: new ControlCall(x, worker!, changed, body, this.#context, passedOn),
       };
