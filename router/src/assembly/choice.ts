@@ -89,6 +89,9 @@ export async function startChoice(parts: Engines) {
   closers.add(() => watch.close());
   const { breakers, models } = watch;
   fleet.onEvent(() => holdQueue.retryHeld());
+  fleet.onEvent((event, { url }) => {
+    if (event === 'removed') meters.byWorker.get(url)?.workerLeft();
+  });
   fleet.onEvent(fleetLog(log, fleet, breakers));
 
   const keys = live.of(({ keyOrder, sessionHeaders, sessionFields }) => {

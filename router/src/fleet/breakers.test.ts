@@ -151,6 +151,27 @@ test('forced open, forced closed, and back to itself', (t) => {
   assert.equal(fleet.isEligible(worker), false);
 });
 
+test('a state that a user forces is an event where it is another one', (t) => {
+  const { workers, breakers, events, fail, pass } = scene(t, 2, 50);
+  const worker = workers[0]!;
+  for (const state of ['closed', 'auto', 'open', 'open', 'closed', 'closed', 'auto'] as const)
+    breakers.force(worker, state);
+  assert.deepEqual(events, ['opened', 'closed']);
+  fail(worker);
+  pass(30_000);
+  breakers.force(worker, 'open');
+  breakers.force(worker, 'auto');
+  assert.deepEqual(events.slice(2), ['opened', 'half_open', 'opened', 'closed']);
+});
+
+test('a reset forgets the failures of a closed breaker', (t) => {
+  const { fleet, workers, breakers, fail } = scene(t, 2, 50);
+  fail(workers[0]!, 4);
+  breakers.force(workers[0]!, 'auto');
+  fail(workers[0]!, 4);
+  assert.equal(fleet.eligible.length, 2);
+});
+
 test('a worker that was in quarantine and comes back is tried at once', (t) => {
   const { fleet, workers, breakers, fail } = scene(t, 2, 50);
   const worker = workers[0]!;

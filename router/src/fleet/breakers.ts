@@ -110,12 +110,10 @@ export class Breakers {
   force(worker: Worker, forced: ForcedState): void {
     const circuit = this.#circuitOf(worker);
     circuit.forced = forced;
-    if (forced === 'open') {
-      this.#stopTimer(circuit);
-      worker.isOnTrial = false;
-      circuit.breaker.open(this.#nowMs());
-      this.#fleet.setReason(worker, 'breaker', true);
-    } else this.#close(worker, circuit);
+    if (forced === 'open') this.#open(worker, circuit);
+    // It forgets the failures that it has counted.
+    else if (circuit.breaker.state === 'closed') circuit.breaker.close();
+    else this.#close(worker, circuit);
   }
 
   close(): void {
@@ -151,11 +149,12 @@ export class Breakers {
   }
 
   #open(worker: Worker, circuit: Circuit): void {
+    const wasOpen = circuit.breaker.state === 'open';
     circuit.breaker.open(this.#nowMs());
     worker.isOnTrial = false;
     this.#stopTimer(circuit);
-    circuit.timer = setTimeout(() => this.#try(worker, circuit), this.#options.openMs);
-    this.#onEvent('opened', worker);
+    if (circuit.forced !== 'open') circuit.timer = setTimeout(() => this.#try(worker, circuit), this.#options.openMs);
+    if (!wasOpen) this.#onEvent('opened', worker);
     this.#fleet.setReason(worker, 'breaker', true);
   }
 

@@ -4,14 +4,14 @@ import { MAX_KEYS, Meters, WorkerMeters } from './meters.ts';
 
 test('a breaker changes from state to state', () => {
   const meters = new WorkerMeters();
-  for (const state of ['closed', 'open', 'half_open', 'open', 'half_open', 'closed', 'open'] as const) {
+  for (const state of ['open', 'half_open', 'open', 'half_open', 'closed', 'open', 'half_open'] as const) {
     meters.breakerChanged(state);
   }
-  // The worker was removed and added again, which closes its breaker.
+  meters.workerLeft();
   meters.breakerChanged('open');
   deepEqual(Object.fromEntries(meters.breakerChanges), {
     'closed open': 3,
-    'open half_open': 2,
+    'open half_open': 3,
     'half_open open': 1,
     'half_open closed': 1,
   });

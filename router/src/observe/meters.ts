@@ -168,12 +168,14 @@ export class WorkerMeters extends WorkerCounts {
   #breakerState: BreakerState = 'closed';
 
   breakerChanged(to: BreakerState): void {
-    // The breaker of a worker that was removed and added again is closed.
-    const from = this.#breakerState === to ? 'closed' : this.#breakerState;
+    const change = `${this.#breakerState} ${to}`;
     this.#breakerState = to;
-    if (from === to) return;
-    const change = `${from} ${to}`;
-    this.breakerChanges.set(change, (this.breakerChanges.get(change) ?? 0) + 1);
+    add(this.breakerChanges, change);
+  }
+
+  /** The worker was removed: the breaker of the next one with its URL is closed. */
+  workerLeft(): void {
+    this.#breakerState = 'closed';
   }
 }
 

@@ -171,6 +171,26 @@ test('the changes of a circuit breaker are counted', async (t) => {
   equal(value(`${name}{worker="${engine.url}",from="closed",to="open"}`), 1);
 });
 
+test('the changes that a user forces are counted, from closed on for a worker that was removed and added again', async (t) => {
+  const engine = await startEngine(t);
+  const router = await startTestRouter(t, { workerUrls: [engine.url], disableHealthCheck: true });
+  const force = async (state: string): Promise<void> => {
+    const path = `/workers/${router.fleet.workers[0]!.id}/breaker`;
+    equal((await send(t, router.url, request('POST', path, JSON.stringify({ state })))).status, 200);
+  };
+  const reset = ['open', 'auto', 'auto', 'open'];
+  for (const state of reset) await force(state);
+  router.fleet.remove(router.fleet.workers[0]!);
+  router.fleet.add(engine.url);
+  for (const state of reset) await force(state);
+  const page = await (await fetch(router.metricsUrl)).text();
+  const changes = page.matchAll(/^turnout_worker_breaker_transitions_total\{.*from="(\w+)",to="(\w+)"\} (\d+)$/gm);
+  deepEqual(
+    Array.from(changes, ([, from, to, count]) => `${from} ${to} ${count}`),
+    ['closed open 4', 'open closed 2'],
+  );
+});
+
 test('the size of the prefix index of a policy that has one', async (t) => {
   const engine = await startEngine(t, { onRequest: (asked) => asked.answer('{}') });
   const sizes = async (router: Router, policy: string): Promise<[blocks: number, bytes: number]> => {
