@@ -51,6 +51,23 @@ test('a swap that runs while the ledger is cleared stays in it, also for the nex
   deepEqual([next.last!.seq, next.latest(9).length, next.start.identity], [3, 1, 'v2']);
 });
 
+test('where the weights of the fleet were found stays known when the ledger is cleared, those under an adapter too', () => {
+  const state = new Map<string, string>();
+  const ledger = new Ledger(state, 'all');
+  const how = { transition: 'async', reset: 'all', mover: 'router' } as const;
+  for (const identity of ['whole', 'lora']) {
+    const added = ledger.add({ ...how, identity, path: `/elsewhere/${identity}`, whole: 'whole' }, 0);
+    Object.assign(added, { hasLoaded: true, endedAt: 1 });
+  }
+  for (const each of [ledger, ledger, new Ledger(state, 'all')]) {
+    each.clear();
+    deepEqual(
+      ['whole', 'lora', 'other'].map((identity) => each.pathOf(identity)),
+      ['/elsewhere/whole', '/elsewhere/lora', null],
+    );
+  }
+});
+
 test('what is known of engines that have left is bounded, and that of engines in the fleet stays', () => {
   const state = new Map<string, string>();
   const done = { stage: 'done', error: null, phases: {} };

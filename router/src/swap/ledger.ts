@@ -44,6 +44,8 @@ const start = z.object({
   identity: z.string().optional(),
   whole: z.string().optional(),
   path: z.string().nullish(),
+  /** Of the whole weights under an adapter. */
+  wholePath: z.string().nullish(),
   namespace: z.string(),
   resetAllSeq: z.int(),
 });
@@ -139,6 +141,14 @@ export class Ledger {
   /** The newest swap of this identity. */
   find(identity: string): LedgerEntry | null {
     return this.#entries.findLast((each) => each.identity === identity) ?? null;
+  }
+
+  /** Where the engines found these weights; null: not known, or a trainer sent them. */
+  pathOf(identity: string): string | null {
+    const entry = this.find(identity);
+    if (entry !== null) return entry.path;
+    const { path, wholePath, whole } = this.#start;
+    return (identity === this.#start.identity ? path : identity === whole ? wholePath : null) ?? null;
   }
 
   /** How many snapshots engines have loaded since one, up to another; 0 also where the ledger does not have one of them. */
@@ -292,7 +302,8 @@ export class Ledger {
   clear(): void {
     const loaded = this.#entries.findLast(({ hasLoaded, endedAt }) => hasLoaded && endedAt !== null);
     const { identity, whole, path, namespace, resetAllSeq } = loaded ?? this.#start;
-    this.#start = { seq: this.#lastSeq, identity, whole, path, namespace, resetAllSeq };
+    const wholePath = whole === undefined ? null : this.pathOf(whole);
+    this.#start = { seq: this.#lastSeq, identity, whole, path, wholePath, namespace, resetAllSeq };
     this.#state.set(`${this.#key}|cleared`, JSON.stringify(this.#start));
     // One of an earlier router that was superseded may still have no end.
     const running = this.#entries.filter(({ seq, endedAt }) => endedAt === null && seq > (loaded?.seq ?? 0));

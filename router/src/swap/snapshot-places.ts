@@ -17,11 +17,9 @@ export class SnapshotPlaces {
 
   /** Where an engine finds these weights. @param whole what is under them, if they are an adapter. Left out: as the ledger has it */
   of(identity: string, engine: SwapEngine, whole?: string | null): LoadableSnapshot {
-    const entry = this.#ledger.find(identity);
-    const { start } = this.#ledger;
     // A trainer may have stored what it sent.
-    const path = (entry ?? (identity === start.identity ? start : null))?.path ?? this.pathOf(identity);
-    const below = whole === undefined ? this.wholeOf(entry) : whole;
+    const path = this.#ledger.pathOf(identity) ?? this.pathOf(identity);
+    const below = whole === undefined ? this.wholeOf(this.#ledger.find(identity)) : whole;
     const under = below === null || below === identity ? null : this.of(below, engine, null);
     return { identity, path: path === '' ? engine.bootPath : path, under };
   }
@@ -40,6 +38,11 @@ export class SnapshotPlaces {
   /** The snapshot that the set had before a swap. */
   identityBefore(entry: LedgerEntry): string {
     return this.#identityOf(this.#ledger.before(entry));
+  }
+
+  /** Where engines find that snapshot; undefined: where the deployment says. */
+  pathBefore(entry: LedgerEntry): string | undefined {
+    return (this.#ledger.before(entry) ?? this.#ledger.start).path ?? undefined;
   }
 
   #identityOf(entry: LedgerEntry | null): string {

@@ -157,8 +157,9 @@ export class WorkerSet {
 
   #orderToUndo(entry: LedgerEntry): SwapSignal {
     const identity = this.places.identityBefore(entry);
+    const path = this.places.pathBefore(entry);
     const whole = this.places.wholeOf(this.ledger.before(entry));
-    return { identity, whole, reset: 'all', transition: entry.transition, mover: 'router', undoes: true };
+    return { identity, path, whole, reset: 'all', transition: entry.transition, mover: 'router', undoes: true };
   }
 
   /** Whether there is nothing to do. */

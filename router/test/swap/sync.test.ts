@@ -144,6 +144,32 @@ test('a swap that has loaded is undone: the engines go back to what they had', a
   for (const engine of engines) deepEqual([engine.core.modelPath, engine.stats().paused], ['/snapshots/step-1', false]);
 });
 
+for (const [when, isCleared] of [
+  ['', false],
+  [', also after the ledger was cleared', true],
+] as const) {
+  test(`an undo loads the snapshot of before from where the swap to it found it${when}`, async (t) => {
+    const [engine, late] = await startSims(t, ['vllm', 'vllm']);
+    const { router, swap, post: call, untilOver } = await startSwapScene(t, [engine!], {});
+    await swap('step-1', { path: '/elsewhere/step-1' });
+    const ledger = `${router.url}/v1/accounts/any/deployments/dep/ledger`;
+    if (isCleared) equal((await fetch(ledger, { method: 'DELETE' })).status, 200);
+    const { core } = engine!;
+    const load = core.loadWeights.bind(core);
+    let loads = 0;
+    t.mock.method(core, 'loadWeights', async (path: string, version: string | undefined) => {
+      if (++loads === 1) equal((await fetch(`${router.url}/swap`, { method: 'DELETE' })).status, 202);
+      await load(path, version);
+    });
+    await call('/swap', { identity: 'step-2', path: '/elsewhere/step-2' });
+    const { snapshot } = await untilOver();
+    deepEqual([loads, snapshot, core.modelPath], [2, 'step-1', '/elsewhere/step-1']);
+    await call(`/add_worker?url=${late!.url}`);
+    await until('both serve', () => router.fleet.eligible.length === 2);
+    equal(late!.core.modelPath, '/elsewhere/step-1');
+  });
+}
+
 test('an undo that is repeated while it runs goes on', async (t) => {
   const [engine] = await startSims(t, ['vllm']);
   const { router, swap, post: call, untilOver, status } = await startSwapScene(t, [engine!], {});
