@@ -80,6 +80,8 @@ export async function startBusyFleet(t: TestContext, options: RouterOptions = {}
     await left;
     const huge = JSON.stringify({ model: 'none', messages: [] });
     await send(t, router.url, request('POST', PATH, huge));
+    // Other routers have one endpoint for both paths.
+    for (const path of ['/rerank', '/v1/rerank']) await send(t, router.url, request('POST', path, '{"model":"sim"}'));
     const client = await connectClient(t, router.url);
     client.write('POST / HTTP/1.1\r\n\r\n');
     await client.read('400');

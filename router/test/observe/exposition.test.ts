@@ -29,6 +29,7 @@ interface Family {
 function read(page: string): Map<string, Family> {
   const families = new Map<string, Family>();
   let family: Family | null = null;
+  const series = new Set<string>();
   for (const line of page.split('\n')) {
     const [, about, name = '', text = ''] = /^# (HELP|TYPE) (\S+) (.*)$/.exec(line) ?? [];
     if (about === 'HELP') {
@@ -37,6 +38,9 @@ function read(page: string): Map<string, Family> {
       families.set(name, family);
     } else if (about === 'TYPE') family!.type = text;
     else if (line !== '') {
+      const one = line.slice(0, line.lastIndexOf(' '));
+      ok(!series.has(one), `${one} is there twice`);
+      series.add(one);
       const pairs = [...line.matchAll(/[{,]([a-z_]+)="((?:[^"\\]|\\.)*)"/g)].filter(([, label]) => label !== 'le');
       family!.labels.add(pairs.map(([, label]) => label).join());
       for (const [, label, value] of pairs) family!.values.add(`${label}=${value}`);

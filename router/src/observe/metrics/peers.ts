@@ -147,6 +147,19 @@ const http = { router_type: 'http', backend_type: 'regular', connection_mode: 'h
 const endpointOf = (route: string): string =>
   route.includes('/chat/') ? 'chat' : route.slice(route.lastIndexOf('/') + 1);
 
+/** Several paths have one endpoint: their samples with the same labels are added up. */
+const addedUp = (spec: MetricSpec): MetricSpec => ({
+  ...spec,
+  read(sources) {
+    const sums = new Map<string, Sample>();
+    for (const sample of spec.read(sources)) {
+      const key = JSON.stringify([sample.metricName, sample.labels]);
+      sums.set(key, { ...sample, value: sample.value + (sums.get(key)?.value ?? 0) });
+    }
+    return [...sums.values()];
+  },
+});
+
 /** Of sglang-router 0.3.2, as it serves them. */
 const sglang: readonly MetricSpec[] = [
   counter(
@@ -168,18 +181,24 @@ const sglang: readonly MetricSpec[] = [
     ['method', 'path'],
     routes((path, { duration }) => [[{ method: methodOf(path), path }, duration] as const]),
   ),
-  counter(
-    'smg_router_requests_total',
-    'Requests that engines responded to, by model, endpoint and whether the response was a stream.',
-    routes((route, { answered }) => pairs(answered, ['model', 'streaming'], { ...http, endpoint: endpointOf(route) })),
-    ['router_type', 'backend_type', 'connection_mode', 'endpoint', 'model', 'streaming'],
+  addedUp(
+    counter(
+      'smg_router_requests_total',
+      'Requests that engines responded to, by model, endpoint and whether the response was a stream.',
+      routes((route, { answered }) =>
+        pairs(answered, ['model', 'streaming'], { ...http, endpoint: endpointOf(route) }),
+      ),
+      ['router_type', 'backend_type', 'connection_mode', 'endpoint', 'model', 'streaming'],
+    ),
   ),
-  histograms(
-    'smg_router_request_duration_seconds',
-    'Seconds from the request head to the end of the response, by endpoint.',
-    ['router_type', 'backend_type', 'connection_mode', 'endpoint'],
-    routes((route, { duration }) =>
-      route === 'other' ? [] : [[{ ...http, endpoint: endpointOf(route) }, duration] as const],
+  addedUp(
+    histograms(
+      'smg_router_request_duration_seconds',
+      'Seconds from the request head to the end of the response, by endpoint.',
+      ['router_type', 'backend_type', 'connection_mode', 'endpoint'],
+      routes((route, { duration }) =>
+        route === 'other' ? [] : [[{ ...http, endpoint: endpointOf(route) }, duration] as const],
+      ),
     ),
   ),
   counter(
@@ -219,21 +238,25 @@ const sglang: readonly MetricSpec[] = [
     perWorker(({ peers }, { url }) => Math.max(0, peers?.inRow.get(url) ?? 0)),
     ['worker'],
   ),
-  counter(
-    'smg_worker_retries_total',
-    'Retries by endpoint.',
-    routes((route, { retries }) =>
-      positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: retries }]),
+  addedUp(
+    counter(
+      'smg_worker_retries_total',
+      'Retries by endpoint.',
+      routes((route, { retries }) =>
+        positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: retries }]),
+      ),
+      ['worker_type', 'endpoint'],
     ),
-    ['worker_type', 'endpoint'],
   ),
-  counter(
-    'smg_worker_retries_exhausted_total',
-    'Requests that failed after retries, by endpoint.',
-    routes((route, { exhausted }) =>
-      positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: exhausted }]),
+  addedUp(
+    counter(
+      'smg_worker_retries_exhausted_total',
+      'Requests that failed after retries, by endpoint.',
+      routes((route, { exhausted }) =>
+        positive([{ labels: { worker_type: 'regular', endpoint: endpointOf(route) }, value: exhausted }]),
+      ),
+      ['worker_type', 'endpoint'],
     ),
-    ['worker_type', 'endpoint'],
   ),
   summaries(
     'smg_worker_retry_backoff_seconds',
