@@ -1,7 +1,8 @@
-import type { Exchange } from '../exchange.ts';
+import type { Exchange, Failure } from '../exchange.ts';
 import type { Why } from '../fleet/session-move.ts';
 import type { BreakerState } from '../fleet/breaker.ts';
 import type { Worker } from '../fleet/worker.ts';
+import type { CutCode } from '../wire/result.ts';
 import { Histogram, Timing } from './durations.ts';
 import type { Observer } from './observer.ts';
 
@@ -12,6 +13,11 @@ const GAP_BUCKETS = [
 
 /** Workers and models come and go, in Kubernetes with a new address each time: beyond this number the counters of old ones are dropped. */
 export const MAX_KEYS = 4_096;
+
+/** A closed idle connection, and an abort that was requested, are no failures of the worker. */
+const BLAMELESS: ReadonlySet<Failure> = new Set(['stale', 'aborted']);
+
+const CUT_CODES: ReadonlySet<string> = new Set<CutCode>(['upstream_reset', 'stream_idle_timeout', 'engine_hung']);
 
 /** Counters that change with every request; the metrics that expose them are in `metrics/`. */
 export class Meters implements Observer {
@@ -71,8 +77,10 @@ export class Meters implements Observer {
     add(this.errors, code);
   }
 
-  attemptFailed(_x: Exchange, worker: Worker, failure: string, _detail: string, waitMs: number | null): void {
-    this.worker(worker).failedAttempts++;
+  attemptFailed(_x: Exchange, worker: Worker, failure: Failure, _detail: string, waitMs: number | null): void {
+    const meters = this.worker(worker);
+    if (failure === 'cut' || failure === 'cut_hung') meters.cut++;
+    else if (!BLAMELESS.has(failure)) meters.failedAttempts++;
     if (waitMs !== null) add(this.retries, failure);
   }
 
@@ -102,7 +110,8 @@ export class Meters implements Observer {
       }
       meters.outputTokens += x.usage.outputTokens;
     }
-    if (x.outcome === 'cut' && x.error?.code === 'upstream_reset') meters.cut++;
+    // A response that no other worker continued was counted when its attempt failed.
+    if (x.answeredBy !== null && x.error !== null && CUT_CODES.has(x.error.code)) meters.cut++;
     if (x.isGeneration && (x.status ?? 0) < 400) this.#time(x, meters);
   }
 

@@ -57,3 +57,16 @@ test('names of models and policies may have blanks', () => {
   deepEqual(new Set(labelsOf('sglang', 'streaming')), new Set(['false']));
   deepEqual(new Set(labelsOf('vllm', 'policy')), new Set(['./my policy.js']));
 });
+
+test('a closed idle connection and an abort by request are no errors of an engine', () => {
+  const fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null, servesPairs: true });
+  const worker = fleet.add('http://w:1', { role: 'decode' }) as Worker;
+  const peers = new PeerMeters(
+    () => 'random',
+    () => 'm',
+  );
+  peers.attemptFailed(exchangeOf(), worker, 'stale', '', 0);
+  equal(peers.failedHalves.size, 0);
+  peers.attemptFailed(exchangeOf(), worker, 'aborted', '', 0);
+  deepEqual([...peers.upstream], [['200\n', 1]]);
+});

@@ -67,15 +67,15 @@ export class PeerMeters implements Observer {
   attemptFailed(x: Exchange, worker: Worker, failure: Failure, detail: string, waitMs: number | null): void {
     // After a closed idle connection the request is sent again without another choice.
     if (failure !== 'stale') {
-      add(this.upstream, failure === 'status' ? pairKey(detail, '') : pairKey(500, 'call_upstream_request_error'));
+      add(this.upstream, upstreamKey(failure, detail));
       this.#decided(x, worker);
+      if (worker.role !== 'regular') addBounded(this.failedHalves, pairKey(worker.role, worker.url));
     }
     this.#ran(worker, faultOfAttempt(x, worker, failure, detail));
     if (waitMs !== null) {
       this.#routeOf(x).retries++;
       this.#willWait(x.failures.length, waitMs / 1000);
     }
-    if (worker.role !== 'regular') addBounded(this.failedHalves, pairKey(worker.role, worker.url));
   }
 
   finished(x: Exchange): void {
@@ -125,6 +125,13 @@ export class PeerMeters implements Observer {
     if (meters === undefined) this.routes.set(route, (meters = new RouteMeters()));
     return meters;
   }
+}
+
+/** @param detail of the failure `status`: the status */
+function upstreamKey(failure: Failure, detail: string): string {
+  if (failure === 'status') return pairKey(detail, '');
+  // The engine responded, and ended the generation by request.
+  return failure === 'aborted' ? pairKey(200, '') : pairKey(500, 'call_upstream_request_error');
 }
 
 /** For keys with a worker or a model. */

@@ -197,4 +197,9 @@ test('a generation that two engines left is three attempts, the first two with t
       [false, undefined],
     ],
   );
+  // The response began in the first one.
+  deepEqual(
+    attempts.map(({ events }) => events),
+    [['first byte', 'first token'], [], []],
+  );
 });

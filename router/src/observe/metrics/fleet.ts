@@ -94,13 +94,13 @@ export const fleetMetrics: readonly MetricSpec[] = [
   ),
   counter(
     'turnout_worker_failed_attempts_total',
-    'Attempts at a worker that failed before a response.',
+    'Attempts at a worker that failed before a response. Closed idle connections, and generations that were aborted by request, do not count.',
     perUrl(({ failedAttempts }) => failedAttempts),
     ['worker'],
   ),
   counter(
     'turnout_worker_cut_answers_total',
-    'Responses that a worker truncated after their first byte.',
+    'Responses of a worker that broke off after their first byte, also those that another worker continued (--resume).',
     perUrl(({ cut }) => cut),
     ['worker'],
   ),

@@ -73,6 +73,7 @@ export class Tracing implements Observer {
       attempt.addEvent('failure', about, originMs + performance.now());
       return;
     }
+    addFirsts(x, attempt, originMs);
     attempt.setAttributes({ ...about, 'http.response.status_code': failure === 'status' ? Number(detail) : undefined });
     attempt.setStatus({ code: SpanStatusCode.ERROR, message: detail });
     attempt.end(originMs + performance.now());
@@ -144,8 +145,7 @@ export class Tracing implements Observer {
   }
 
   #endAttempt(x: Exchange, attempt: Span, originMs: number): void {
-    if (x.firstByteMs !== null) attempt.addEvent('first byte', originMs + x.firstByteMs);
-    if (x.isStream && x.firstTokenMs !== null) attempt.addEvent('first token', originMs + x.firstTokenMs);
+    addFirsts(x, attempt, originMs);
     const type = x.error?.code ?? (x.outcome === 'client_left' ? 'client_left' : '');
     attempt.setAttributes({
       'http.response.status_code': x.status ?? undefined,
@@ -155,6 +155,14 @@ export class Tracing implements Observer {
     if (type !== '' || (shownStatus(x) ?? 0) >= 400) attempt.setStatus({ code: SpanStatusCode.ERROR, message: type });
     attempt.end(originMs + x.endMs!);
   }
+}
+
+/** The first byte and token of the response, if they are of the present attempt: another one may have continued the response. */
+function addFirsts({ firstByteMs, firstTokenMs, isStream, sentMs }: Exchange, attempt: Span, originMs: number): void {
+  const fromMs = sentMs ?? Infinity;
+  if (firstByteMs !== null && firstByteMs >= fromMs) attempt.addEvent('first byte', originMs + firstByteMs);
+  if (isStream && firstTokenMs !== null && firstTokenMs >= fromMs)
+    attempt.addEvent('first token', originMs + firstTokenMs);
 }
 
 const UNSAMPLED_TRACE = randomBytes(12).toString('hex');
