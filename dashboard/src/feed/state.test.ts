@@ -34,7 +34,7 @@ const workers = (...set: WorkerRow[]): FeedEvent => ({ table: 'workers', set, go
 const tick = (number: number, change: Partial<Extract<FeedEvent, { tick: number }>> = {}): FeedEvent => ({
   tick: number,
   at: number * 1_000,
-  totals: { sessions: 0, moves: {}, phases: {}, waits: [], feed: null },
+  totals: { sessions: 0, unlisted_sessions: 0, moves: {}, phases: {}, waits: [], feed: null },
   points: [[number * 1_000, number, null]],
   exchanges: [],
   dropped: 0,
@@ -106,6 +106,7 @@ test('nothing needs attention while all serve; then the worst comes first', () =
     tick(2, {
       totals: {
         sessions: 0,
+        unlisted_sessions: 0,
         moves: {},
         phases: {},
         feed: null,

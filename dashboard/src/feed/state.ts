@@ -31,7 +31,7 @@ const keys: { readonly [Table in TableName]: (row: Rows[Table]) => string } = {
 /** What the router sent. The maps change in place; what shows them calls `follow` to be shown again. */
 export class FeedState {
   readonly about = signal<About | null>(null);
-  readonly totals = signal<Totals>({ sessions: 0, moves: {}, phases: {}, waits: [], feed: null });
+  readonly totals = signal<Totals>({ sessions: 0, unlisted_sessions: 0, moves: {}, phases: {}, waits: [], feed: null });
   /** The router's time at the last tick (Unix ms). */
   at = 0;
   readonly workers = new Map<string, WorkerRow>();

@@ -6,7 +6,7 @@ import { UNKNOWN, duration } from '../format.ts';
 import { type Column, DataTable } from '../parts/data-table.ts';
 import { Filter } from '../parts/filter.ts';
 import { type Sort, matches } from '../parts/rows.ts';
-import { UnknownSessions, knowsSessions } from '../parts/unknown-sessions.ts';
+import { UnknownSessions, knowsOpenSessions } from '../parts/unknown-sessions.ts';
 import { go } from '../shell/route.ts';
 import { type GroupProgress, type Lane, groupsOf, lanesOf } from './lanes.ts';
 import { TrainerFeed, feedText } from './trainer-feed.ts';
@@ -117,7 +117,13 @@ function Lines({ group }: { readonly group: GroupProgress }) {
   >
     ${shown.map((lane) => {
       const end = lane.row === null ? lane.bars.at(-1)!.to : last;
-      const kind = lane.isWaiting ? 'is-wait' : lane.row === null ? 'is-ended' : 'is-open';
+      const kind = lane.isWaiting
+        ? 'is-wait'
+        : lane.row !== null
+          ? 'is-open'
+          : lane.hasEnded
+            ? 'is-ended'
+            : 'is-unknown';
       const text = `${lane.session}: ${lane.row === null ? (lane.hasEnded === true ? 'ended' : 'state unknown') : lane.isWaiting ? 'waits' : 'open'}, ${duration((end - lane.bars[0]!.from) / 1000)}`;
       return html`<i
         class=${kind}
@@ -131,7 +137,7 @@ function Lines({ group }: { readonly group: GroupProgress }) {
 function Show() {
   state.follow();
   const first = state.exchanges[0]?.at ?? state.at;
-  const all = groupsOf(lanesOf(state.exchanges, state.sessions, first, state.at, knowsSessions()), state.at);
+  const all = groupsOf(lanesOf(state.exchanges, state.sessions, first, state.at, knowsOpenSessions()), state.at);
   const rows = all.filter((group) =>
     matches(
       `${group.group} ${isOver(group) ? 'complete' : group.ended === null ? '' : 'open'} ${group.waiting > 0 ? 'waiting' : ''}`,

@@ -20,9 +20,9 @@ interface Turn {
 export interface Lane {
   readonly session: string;
   readonly group: string;
-  /** null: the router does not know the session. */
+  /** null: the router has no row of the session. */
   readonly row: SessionRow | null;
-  /** The router does not know the session any more. null: it knows no sessions. */
+  /** The router does not know the session any more. null: it is not known which sessions are open. */
   readonly hasEnded: boolean | null;
   readonly bars: readonly Bar[];
   /** It waits for admission or for a worker. */
@@ -45,7 +45,7 @@ export interface Bar {
 
 /**
  * A lane for each session that has a turn, finished or in flight, from `fromMs` to `toMs`; those that were busy last come first.
- * @param areKnown the router knows the sessions of requests
+ * @param areKnown each open session has a row
  */
 export function lanesOf(
   turns: readonly Turn[],

@@ -8,7 +8,7 @@ import { Details } from '../parts/details.ts';
 import { type Fact, Facts } from '../parts/facts.ts';
 import { Filter } from '../parts/filter.ts';
 import { type Sort, matches } from '../parts/rows.ts';
-import { UnknownSessions, knowsSessions } from '../parts/unknown-sessions.ts';
+import { UnknownSessions, knowsOpenSessions } from '../parts/unknown-sessions.ts';
 import { Turns, useExplanation } from '../parts/why.ts';
 import { WorkerLegend, colourOf, workerNumbers } from '../parts/worker-colours.ts';
 import { go, hrefOf } from '../shell/route.ts';
@@ -69,7 +69,7 @@ function Show({ rest }: { readonly rest: readonly string[] }) {
   const rangeSecs = chosenSecs.value ?? (ranges.find(({ secs }) => secs >= knownSecs) ?? ranges.at(-1)!).secs;
   const from = to - rangeSecs * 1000;
   const numbers = workerNumbers();
-  const all = lanesOf(state.exchanges, state.sessions, from, to, knowsSessions());
+  const all = lanesOf(state.exchanges, state.sessions, from, to, knowsOpenSessions());
   const lanes = filter.value === '' ? all : all.filter((lane) => matches(wordsOf(lane), filter.value));
   const chips = [
     { word: 'waiting', count: all.filter(({ isWaiting }) => isWaiting).length },
@@ -210,7 +210,7 @@ function SessionDetails({ session }: { readonly session: string }) {
   const { told, problem } = useExplanation(session, `${row?.turns} ${row?.in_flight} ${row?.phase}`);
   const facts: readonly Fact[] =
     row === undefined
-      ? [['State', knowsSessions() ? 'ended, or unknown to the router' : UNKNOWN]]
+      ? [['State', knowsOpenSessions() ? 'ended, or unknown to the router' : UNKNOWN]]
       : [
           ...(row.waits_since === null ? [] : [['Waits', waitOf(row)] as const]),
           ['Worker', row.worker === null ? UNKNOWN : shortUrl(row.worker)],

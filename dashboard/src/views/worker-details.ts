@@ -17,7 +17,6 @@ interface WorkerDetailsProps {
 /** All that is known of a worker, and what can be done to it. */
 export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
   const now = state.rates.of(row.id);
-  const sessions = [...state.sessions.values()].filter(({ worker }) => worker === row.url).length;
   const { swap } = row;
   const facts: readonly Fact[] = [
     ['Role', row.role],
@@ -31,7 +30,7 @@ export function WorkerDetails({ row, slowness, onClose }: WorkerDetailsProps) {
       'KV cache in use',
       row.kv_tokens === null ? percent(row.kv_use) : `${percent(row.kv_use)} of ${count(row.kv_tokens)} tokens`,
     ],
-    ['Sessions', count(sessions)],
+    ['Sessions', count(row.sessions)],
     ['First token, last minute', duration(row.first_token_secs)],
     ['Token gap, last minute', duration(row.token_gap_secs)],
     ['Response, last minute', duration(row.response_secs)],

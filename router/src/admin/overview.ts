@@ -20,6 +20,8 @@ export interface OverviewContext {
 
 /** JSON of so many rows is made within 10 ms. */
 const MAX_ROWS = 10_000;
+/** Later than every monotonic time in ms. */
+const LATEST_MS = 2 ** 48;
 
 const limit = z.coerce.number().int().min(0).max(MAX_ROWS).default(1_000);
 const wanted = { session: z.string().transform(boundedKey).optional(), worker: z.string().optional(), limit };
@@ -90,11 +92,7 @@ export function listSessions({ homes }: OverviewContext, wish: z.output<typeof s
   else if (one !== undefined) found = [[wish.session, one]];
   if (wish.worker !== undefined) found = found.filter(([, { worker }]) => worker.url === wish.worker);
   if (wish.moved !== undefined) found = found.filter(([, { moves }]) => moves > 0);
-  // If there are too many: the newest.
-  found = found.slice(-MAX_ROWS);
-  // Sorted by the last move, then by the last request.
-  const movedMs = ({ lastMove }: SessionHome): number => lastMove?.atMs ?? -1;
-  found.sort(([, a], [, b]) => movedMs(b) - movedMs(a) || b.lastMs - a.lastMs);
+  const matching = found.length;
   const moves: Move[] = [];
   for (const move of homes.recentMoves()) {
     if (moves.length >= wish.limit) break;
@@ -102,9 +100,10 @@ export function listSessions({ homes }: OverviewContext, wish: z.output<typeof s
   }
   return {
     total: homes.size,
-    matching: found.length,
+    matching,
+    by_worker: Object.fromEntries(homes.byWorker),
     moves_by_reason: Object.fromEntries(homes.movesByReason),
-    sessions: found.slice(0, wish.limit).map(([session, place]) => ({
+    sessions: newest(found, wish.limit).map(([session, place]) => ({
       session,
       worker: place.worker.url,
       since_secs: secs(nowMs - place.sinceMs),
@@ -117,6 +116,20 @@ export function listSessions({ homes }: OverviewContext, wish: z.output<typeof s
     })),
     recent_moves: moves.map((move) => ({ session: move.session, ...describe(move, nowMs) })),
   };
+}
+
+/** Those that moved last, then those that had a request last. */
+function newest(sessions: readonly [string, SessionHome][], count: number): readonly [string, SessionHome][] {
+  if (count === 0) return [];
+  const rankOf = ({ lastMove, lastMs }: SessionHome): number =>
+    lastMove === null ? lastMs : LATEST_MS + lastMove.atMs;
+  // To sort numbers takes a small part of the time that a comparison of sessions would block the event loop.
+  const least =
+    Float64Array.from(sessions, ([, home]) => rankOf(home))
+      .sort()
+      .at(-count) ?? -Infinity;
+  const best = sessions.filter(([, home]) => rankOf(home) >= least);
+  return best.sort(([, a], [, b]) => rankOf(b) - rankOf(a) || b.lastMs - a.lastMs).slice(0, count);
 }
 
 const describe = (move: Move, nowMs: number) => ({

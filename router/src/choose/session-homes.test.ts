@@ -35,6 +35,20 @@ test('a session is forgotten when it ends, or when it was idle for its time and 
   assert.equal(homes.size, 0);
 });
 
+test('the sessions at each worker are counted', () => {
+  const { homes, workers } = scene(1_000, 3);
+  const [a, b] = workers;
+  for (const session of ['s1', 's2', 's3']) homes.placed(exchangeOf({ session }), a!);
+  const x = exchangeOf({ session: 's1' });
+  homes.moved(x, homes.placed(x, b!)!, b!, { reason: 'unhealthy' });
+  assert.deepEqual(Object.fromEntries(homes.byWorker), { [a!.url]: 2, [b!.url]: 1 });
+  homes.placed(exchangeOf({ session: 's4' }), b!);
+  assert.deepEqual(Object.fromEntries(homes.byWorker), { [a!.url]: 2, [b!.url]: 1 }, 'the oldest is forgotten');
+  homes.ended('s4');
+  homes.ended('s4');
+  assert.deepEqual(Object.fromEntries(homes.byWorker), { [a!.url]: 2 });
+});
+
 test('very many sessions are looked at in several calls', () => {
   const { clock, homes, workers } = scene();
   for (let i = 0; i < 25_000; i++) {

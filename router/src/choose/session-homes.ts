@@ -43,6 +43,8 @@ interface KeptHome extends SessionHome {
 export class SessionHomes {
   /** Total moves by reason. */
   readonly movesByReason = new Map<MoveReason, number>();
+  /** The number of sessions at each worker, by its URL. */
+  readonly byWorker = new Map<string, number>();
   readonly #homes = new Map<string, KeptHome>();
   /**
    * Those first seen longest ago first. (The first entry of a Map is slow to find after others before it were removed, and an iterator that
@@ -106,6 +108,8 @@ export class SessionHomes {
     home.lastMs = nowMs;
     home.inFlight++;
     if (worker === to) return null;
+    this.#count(worker, -1);
+    this.#count(to, 1);
     home.worker = to;
     home.sinceMs = nowMs;
     return worker;
@@ -136,6 +140,7 @@ export class SessionHomes {
   ended(session: string): void {
     const home = this.#homes.get(session);
     if (home === undefined) return;
+    this.#count(home.worker, -1);
     this.#homes.delete(session);
     this.#order.remove(home.link);
   }
@@ -165,6 +170,13 @@ export class SessionHomes {
     const link = this.#order.push(session);
     const home = { worker, group, ...times, turns: 0, inFlight: 1, why, moves: 0, lastMove: null, link };
     this.#homes.set(session, home);
+    this.#count(worker, 1);
     while (this.#homes.size > this.#maxSessions) this.ended(this.#order.first!.value);
+  }
+
+  #count({ url }: Worker, change: 1 | -1): void {
+    const count = (this.byWorker.get(url) ?? 0) + change;
+    if (count === 0) this.byWorker.delete(url);
+    else this.byWorker.set(url, count);
   }
 }

@@ -27,7 +27,7 @@ export interface Snapshot {
     readonly feed?: FeedStats | null;
     readonly requests: readonly Omit<Requests['requests'][number], 'group' | 'bytes_sent' | 'attempts' | 'path'>[];
   };
-  readonly sessions: Pick<Sessions, 'total' | 'moves_by_reason' | 'recent_moves'> & {
+  readonly sessions: Pick<Sessions, 'total' | 'by_worker' | 'moves_by_reason' | 'recent_moves'> & {
     readonly sessions: readonly Omit<Sessions['sessions'][number], 'in_flight' | 'last_move'>[];
   };
   readonly workers: readonly WorkerRow[];
@@ -52,8 +52,6 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
     ...feedLines(requests.feed ?? null),
     `sessions   ${sessions.total}, moves: ${sum(sessions.moves_by_reason)}${moves}`,
   ];
-  const homes = new Map<string, number>();
-  for (const { worker } of sessions.sessions) homes.set(worker, (homes.get(worker) ?? 0) + 1);
   const slow = new Map(workers.map((worker) => [worker, slowness(worker, workers)]));
   // Slow ones first, so that they are not among those that do not fit.
   const sorted = workers.toSorted((a, b) => Number(slow.get(b) !== '') - Number(slow.get(a) !== ''));
@@ -62,7 +60,7 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
       worker.url,
       worker.not_serving_because.join(',') || worker.status,
       worker.load,
-      homes.get(worker.url) ?? 0,
+      sessions.by_worker[worker.url] ?? 0,
       ...speeds.map((speed) => millis(worker.last_minute[speed])),
       slow.get(worker)!,
     ]),

@@ -38,7 +38,13 @@ const requestsShape = z.looseObject({
   feed: z.looseObject({ droppedGroups: counts }).nullish(),
   requests: rows,
 });
-const sessionsShape = z.looseObject({ total: z.number(), moves_by_reason: counts, recent_moves: rows, sessions: rows });
+const sessionsShape = z.looseObject({
+  total: z.number(),
+  by_worker: counts,
+  moves_by_reason: counts,
+  recent_moves: rows,
+  sessions: rows,
+});
 const workersShape = z.looseObject({
   workers: z.array(
     z.looseObject({ url: z.string(), not_serving_because: z.array(z.string()), last_minute: z.looseObject({}) }),

@@ -122,7 +122,7 @@ function shownWorkers(...workers: readonly (readonly ['regular' | 'prefill' | 'd
     {
       url: 'http://r',
       requests: { total: 0, phases: {}, waits: [], requests: [] },
-      sessions: { total: 0, moves_by_reason: {}, sessions: [], recent_moves: [] },
+      sessions: { total: 0, by_worker: {}, moves_by_reason: {}, sessions: [], recent_moves: [] },
       workers: workers.map(([role, times], i) => ({
         url: `http://w${i}`,
         load: 0,
@@ -144,6 +144,33 @@ test('one engine of four is slow: turnout top lists it first and says so', () =>
     rows.split('\n').map((row) => [row.split(' ')[0], row.includes('slow')]),
     [['http://w3', true], ...[0, 1, 2].map((i) => [`http://w${i}`, false]), ['', false]],
   );
+});
+
+test('the sessions of a worker are all of it, however few are listed', () => {
+  const text = renderTop(
+    {
+      url: 'http://r',
+      requests: { total: 0, phases: {}, waits: [], requests: [] },
+      sessions: {
+        total: 40_000,
+        by_worker: { 'http://w0': 30_000 },
+        moves_by_reason: {},
+        sessions: [],
+        recent_moves: [],
+      },
+      workers: ['http://w0', 'http://w1'].map((url) => ({
+        url,
+        load: 0,
+        status: 'ready',
+        not_serving_because: [],
+        worker_type: 'regular',
+        last_minute: { time_to_first_token_secs: null, inter_token_gap_secs: null, response_secs: null },
+      })),
+    },
+    { rows: 9, columns: 120 },
+  );
+  match(text, /^http:\/\/w0 +ready +0 +30000 /m);
+  match(text, /^http:\/\/w1 +ready +0 +0 /m);
 });
 
 test('the halves of pairs are compared with workers of their own role', () => {
@@ -181,7 +208,7 @@ test('of twelve held turns: which is the oldest, since when, its limit and what 
     {
       url: 'http://r',
       requests: { total: 13, phases: { held: 12, queued: 1 }, waits, requests: [] },
-      sessions: { total: 13, moves_by_reason: {}, sessions: [], recent_moves: [] },
+      sessions: { total: 13, by_worker: {}, moves_by_reason: {}, sessions: [], recent_moves: [] },
       workers: [],
     },
     { rows: 2, columns: 200 },
@@ -235,7 +262,7 @@ test('what clients name can not steer the terminal, and long lists end', () => {
     {
       url: 'http://r',
       requests: { total: 5, phases: { held: 5 }, waits: [], requests },
-      sessions: { total: 0, moves_by_reason: {}, sessions: [], recent_moves: [] },
+      sessions: { total: 0, by_worker: {}, moves_by_reason: {}, sessions: [], recent_moves: [] },
       workers: [],
     },
     { rows: 2, columns: 80 },

@@ -13,8 +13,6 @@ export interface FeedSources extends WorkerSources, SessionSources {
   /** The groups that wait for a trainer; null: the plugin `feed` is not loaded. */
   readonly trainerFeed: TrainerFeed | null;
   readonly about: () => About;
-  /** Whether the router knows the sessions of requests. */
-  readonly knowsSessions: () => boolean;
   readonly history: History;
   readonly healthTimeoutMs: () => number;
   /** Passes the row of each exchange that ends. @returns stops it */
@@ -110,6 +108,7 @@ export class FeedTables {
     await this.#putGroups(tick);
     this.totals = {
       sessions: knowsSessions() ? homes.size : null,
+      unlisted_sessions: this.#sessions.unlisted,
       moves: Object.fromEntries(homes.movesByReason),
       phases: this.#sessions.phases,
       waits: waitsOf(requests(), homes, sessionHeaders(), performance.now()),

@@ -1,3 +1,4 @@
+import type { SessionHomes } from '../../choose/session-homes.ts';
 import type { Breakers } from '../../fleet/breakers.ts';
 import type { Fleet } from '../../fleet/fleet.ts';
 import type { StallWatch } from '../../fleet/stall-watch.ts';
@@ -13,6 +14,9 @@ export interface WorkerSources {
   readonly breakers: Breakers;
   readonly stalls: StallWatch;
   readonly meters: Meters;
+  readonly homes: SessionHomes;
+  /** Whether the router knows the sessions of requests. */
+  readonly knowsSessions: () => boolean;
   /** null: no weights are swapped. */
   readonly swaps: DeploymentList | null;
 }
@@ -35,7 +39,7 @@ export function putWorkers(sources: WorkerSources, loads: EngineLoads, table: Ro
 }
 
 function rowOf(
-  { fleet, breakers, stalls, meters }: WorkerSources,
+  { fleet, breakers, stalls, meters, homes, knowsSessions }: WorkerSources,
   loads: EngineLoads,
   worker: Worker,
   swap: WorkerSwap | null,
@@ -58,6 +62,7 @@ function rowOf(
     models: worker.models === null ? null : [...worker.models.keys()],
     added_at: Math.round(performance.timeOrigin + worker.addedMs),
     in_flight: fleet.load(worker),
+    sessions: knowsSessions() ? (homes.byWorker.get(worker.url) ?? 0) : null,
     connections: worker.pool.openCount,
     engine_requests: load?.requests ?? null,
     engine_waiting: load?.waiting ?? null,

@@ -26,6 +26,8 @@ export interface WorkerRow {
   readonly models: readonly string[] | null;
   readonly added_at: number;
   readonly in_flight: number;
+  /** null: not known, because no policy reads the keys of requests. */
+  readonly sessions: number | null;
   readonly connections: number;
   /** What the engine reports, for the requests of all its clients; null: not known. */
   readonly engine_requests: number | null;
@@ -116,6 +118,8 @@ export type TableName = keyof Rows;
 export interface Totals {
   /** null: not known, because no policy reads the keys of requests. */
   readonly sessions: number | null;
+  /** Open sessions that have no row, because there are too many. */
+  readonly unlisted_sessions: number;
   readonly moves: Readonly<Record<string, number>>;
   /** Requests in flight, by what they wait for. */
   readonly phases: Readonly<Partial<Record<Phase, number>>>;

@@ -13,7 +13,7 @@ export interface SessionSources {
   readonly sessionHeaders: () => readonly string[];
 }
 
-/** Sessions with rows: of more, those that changed last. */
+/** Sessions with rows: of more, those with a request in flight, and of the others those that changed last. */
 const MAX_SESSIONS = 10_000;
 /** Sessions that are looked at in one turn of the event loop. */
 const SLICE = 2_000;
@@ -30,6 +30,8 @@ interface InFlight {
 export class SessionRows {
   /** Requests in flight, by what they wait for. */
   phases: Partial<Record<Phase, number>> = {};
+  /** Sessions without a row. */
+  unlisted = 0;
   readonly #sources: SessionSources;
   #inFlight = new Map<string, InFlight>();
   #lastMs = -Infinity;
@@ -47,25 +49,43 @@ export class SessionRows {
     this.#lastMs = nowMs;
     let surplus = table.size === 0 ? homes.size - MAX_SESSIONS : 0;
     let seen = 0;
+    let unlisted = 0;
     for (const [session, home] of homes.entries()) {
       if (++seen % SLICE === 0) await nextTurn();
-      if (surplus-- > 0) continue;
       const now = this.#inFlight.get(session);
+      if (surplus > 0 && now === undefined) {
+        surplus--;
+        unlisted++;
+        continue;
+      }
       const was = before.get(session);
       const waitsAsBefore = now?.wait?.sinceMs === was?.wait?.sinceMs && now?.wait?.reason === was?.wait?.reason;
-      if (home.lastMs < changedMs && now?.phase === was?.phase && waitsAsBefore) continue;
+      const isSame = home.lastMs < changedMs && now?.phase === was?.phase && waitsAsBefore;
+      if (isSame && table.has(session)) continue;
+      if (isSame && table.size >= MAX_SESSIONS) {
+        unlisted++;
+        continue;
+      }
       table.put(session, JSON.stringify(rowOf(session, home, now)), tick);
     }
     for (const [session, now] of this.#inFlight) {
       if (now.wait !== null && homes.get(session) === undefined)
         table.put(session, JSON.stringify(rowOf(session, null, now)), tick);
     }
-    let excess = table.size - MAX_SESSIONS;
     for (const session of table.keys()) {
       if (++seen % SLICE === 0) await nextTurn();
       const isKnown = homes.get(session) !== undefined || (this.#inFlight.get(session)?.wait ?? null) !== null;
-      if (excess-- > 0 || !isKnown) table.drop(session, tick);
+      if (!isKnown) table.drop(session, tick);
     }
+    let excess = table.size - MAX_SESSIONS;
+    for (const session of table.keys()) {
+      if (excess <= 0) break;
+      if (this.#inFlight.has(session)) continue;
+      table.drop(session, tick);
+      excess--;
+      unlisted++;
+    }
+    this.unlisted = unlisted;
   }
 
   #look(): void {
