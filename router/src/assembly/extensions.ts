@@ -70,6 +70,7 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
     resumesAll: config.resume === 'all',
     maxRetries: () => maxRetries(live.current),
     weights: swaps?.engines ?? null,
+    labels,
   };
   const resume = config.resume === 'off' ? null : new (await import('../resume/resume.ts')).Resume(resumeParts);
   return { ...parts, recorder, tinker, swaps, loaded, fireworks, responses, resume, own };

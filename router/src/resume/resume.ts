@@ -2,6 +2,7 @@ import type { Exchange, Seam } from '../exchange.ts';
 import { dialectOf } from '../engines/dialects/dialects.ts';
 import { UNSET } from '../engines/weight-label.ts';
 import type { WeightSource } from '../weights/engine-weights.ts';
+import type { VersionLabels } from '../weights/version-labels.ts';
 import { type Worker, shareModel } from '../fleet/worker.ts';
 import { Asked } from '../generation/asked.ts';
 import type { AfterAttempt } from '../forward/attempt-context.ts';
@@ -23,6 +24,7 @@ export interface ResumeParts {
   readonly maxRetries: () => number;
   /** null: the router replaces no weights. */
   readonly weights: WeightSource | null;
+  readonly labels: VersionLabels;
 }
 
 /** What is known of a worker's weights. */
@@ -33,6 +35,8 @@ interface Known {
   readonly name: string | null;
   /** What the worker writes into its responses for them; null: not known. */
   readonly written: string | null;
+  /** A name that proves nothing; null: none. */
+  readonly stale: string | null;
   readonly breaks: number;
 }
 
@@ -172,8 +176,7 @@ export class Resume implements AfterAttempt {
     const { known } = followed;
     const hasStayed = now.version === known?.version && now.breaks === known.breaks;
     const { hasProgress, name = hasStayed ? now.version : null } = generation.seam(hasStayed ? now.written : null);
-    const isOwn = name === null || now.name === null || name === now.version;
-    const version = isOwn ? name : ([now, known].find((each) => each?.name === name)?.version ?? null);
+    const version = name === null ? null : versionNamed(name, now, known);
     // A request for the rest is a request of its own, with retries of its own. Without progress it is the same one.
     const isNew = hasProgress || failure === 'aborted';
     x.attemptFailed({ worker, failure: isNew ? failure : 'reset' }, isNew);
@@ -201,14 +204,16 @@ export class Resume implements AfterAttempt {
 
   #knownOf(worker: Worker): Known {
     const weights = this.#parts.weights?.weightsOf(worker) ?? null;
-    const { weightVersion } = worker;
     if (weights === null) {
-      // A name that was never set tells nothing.
-      const version = weightVersion === UNSET ? null : weightVersion;
-      return { version, name: null, written: weightVersion, breaks: 0 };
+      const { newest, stale, updates } = this.#parts.labels.of(worker);
+      const own = newest?.updates === updates ? newest.name : null;
+      const version = newest?.isProof === true ? own : null;
+      // A name that was never set tells nothing, but the engine would have written it.
+      return { version, name: null, written: own === UNSET ? own : version, stale, breaks: updates };
     }
     const { snapshot, name, breaks, isSure } = weights;
-    return { version: isSure ? snapshot : null, name, written: isSure && snapshot !== null ? name : null, breaks };
+    const written = isSure && snapshot !== null ? name : null;
+    return { version: isSure ? snapshot : null, name, written, stale: null, breaks };
   }
 
   #appliesTo(x: Exchange): boolean {
@@ -318,6 +323,13 @@ export class Resume implements AfterAttempt {
     if (isLost && followed.worker !== null)
       this.#unresumed(followed, x.failures.length > this.#parts.maxRetries() ? 'retries' : 'workers');
   }
+}
+
+/** The version that an engine meant by the last name in its part; null: not known. */
+function versionNamed(name: string, now: Known, known: Known | null): string | null {
+  if (name === now.stale || name === known?.stale) return null;
+  if (now.name === null || name === now.version) return name;
+  return [now, known].find((each) => each?.name === name)?.version ?? null;
 }
 
 /** The response has ended. Its usage is set now, because the policy reads it before `finished` is called. */

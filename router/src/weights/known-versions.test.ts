@@ -1,7 +1,7 @@
 import type { VersionSpan } from '../generation/delta.ts';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type AskedVersion, completed, coveringSpans } from './version-spans.ts';
+import { type AskedVersion, completed, coveringSpans, placedSeams } from './version-spans.ts';
 import { knownSpans } from './known-versions.ts';
 
 const sse = (...events: object[]): string => events.map((event) => `data: ${JSON.stringify(event)}\n\n`).join('');
@@ -171,7 +171,7 @@ test('a name at the end of an answer confirms weights that stayed, and refutes o
 test('where another engine continues, each names its own weights', () => {
   const seam = { at: 3, worker: 'a', version: 'base', cause: 'cut' as const };
   const changes = [{ at: 0, until: 0, version: 'v1', name: 'v1' }];
-  const earlier = [[{ at: 0, until: 0, version: 'base', name: 'default' }]];
+  const before = { before: null, stale: null, changes: [{ at: 0, until: 0, version: 'base', name: 'default' }] };
   const asked: AskedVersion = {
     before: null,
     isProof: false,
@@ -179,7 +179,7 @@ test('where another engine continues, each names its own weights', () => {
     ticket: null,
     changes,
     seams: [seam],
-    earlier,
+    earlier: [before],
   };
   const spans = (...names: string[]): (string | null)[] => {
     const named = names.map((version, i) => ({ version, from: 3 * i, to: 3 * i + 3 }));
@@ -189,4 +189,50 @@ test('where another engine continues, each names its own weights', () => {
   };
   assert.deepEqual(spans('default', 'v1'), ['base', 'v1']);
   assert.deepEqual(spans('v1', 'default'), [null, null]);
+});
+
+test('what is learned after an answer is about the engine that ended it, not about those before', () => {
+  const spans = (length: number, seams: readonly number[], engines: readonly (string | null)[]): string[] => {
+    const [last, ...others] = engines.toReversed();
+    const facts = { isProof: true, stale: null, ticket: 1, changes: [] };
+    const asked: AskedVersion = {
+      ...facts,
+      before: last!,
+      seams: seams.map((at) => ({ at, worker: 'a', version: null, cause: 'cut' as const })),
+      earlier: others.toReversed().map((before) => ({ before, stale: null, changes: [] })),
+    };
+    const unnamed = coveringSpans({ spans: [], endVersion: null, ids: new Int32Array(length) }, 3, asked);
+    const learned = { ticket: 1, version: 'v2', isExpected: false, after: 'v2' };
+    return completed(unnamed, learned, placedSeams(3, asked).seams).map(
+      ({ version, from, to, before, after }) => `${version} ${from}-${to} ${before} ${after}`,
+    );
+  };
+  assert.deepEqual(spans(20, [6], ['v1', 'v2']), ['null 3-9 v1 undefined', 'v2 9-23 undefined undefined']);
+  assert.deepEqual(spans(9, [3, 6], [null, 'v1', 'v2']), [
+    'null 3-6 undefined undefined',
+    'null 6-9 v1 undefined',
+    'v2 9-12 undefined undefined',
+  ]);
+  assert.deepEqual(spans(6, [6], ['v1', 'v2']), ['null 3-9 v1 undefined'], 'the last engine gave no token');
+});
+
+test('the name at the end of an answer is of the engine that ended it', () => {
+  const seams = [{ at: 2, worker: 'a', version: null, cause: 'cut' as const }];
+  const own = { before: 'v2', stale: null, changes: [] };
+  const asked: AskedVersion = { ...own, isProof: true, ticket: null, seams, earlier: [{ ...own, before: 'v1' }] };
+  assert.deepEqual(coveringSpans({ spans: [], endVersion: 'v2', ids: new Int32Array(4) }, 0, asked), [
+    { version: null, from: 0, to: 2, before: 'v1' },
+    { version: 'v2', from: 2, to: 4 },
+  ]);
+});
+
+test('a name that an engine kept over an update proves nothing, also where another engine continued', () => {
+  const own = { before: '7', stale: '7', changes: [] };
+  const seams = [{ at: 2, worker: 'a', version: null, cause: 'cut' as const }];
+  const asked: AskedVersion = { ...own, stale: null, isProof: true, ticket: null, seams, earlier: [own] };
+  const named = [{ version: '7', from: 0, to: 4 }];
+  assert.deepEqual(coveringSpans({ spans: named, endVersion: null, ids: new Int32Array(4) }, 0, asked), [
+    { version: null, from: 0, to: 2, before: '7' },
+    { version: '7', from: 2, to: 4 },
+  ]);
 });

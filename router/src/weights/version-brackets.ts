@@ -5,7 +5,7 @@ import type { Label } from './engine-label.ts';
 import type { EngineWeights, LoadStage, WeightSource } from './engine-weights.ts';
 import type { VersionLabels } from './version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
-import type { AskedVersion, LearnedVersion, WeightChange } from './version-spans.ts';
+import type { AskedVersion, BesideAnswer, LearnedVersion, WeightChange } from './version-spans.ts';
 
 /** How long reads of the record wait for version answers of engines. */
 const PATIENCE_MS = 1_000;
@@ -15,11 +15,13 @@ export interface Bracket {
   readonly x: Exchange;
   readonly workers: readonly Worker[];
   readonly before: readonly (Label | null)[];
+  /** A name that one of them had kept over an update by then; null: none. */
+  readonly stale: string | null;
   /** Identifies the version answer that follows after the turn; null: none follows. */
   ticket: number | null;
-  /** Where other engines sampled before (`--resume`), and the changes there. */
+  /** Where other engines sampled before (`--resume`), and what is known of their weights. */
   readonly seams: readonly Seam[];
-  readonly earlier: readonly (readonly WeightChange[])[];
+  readonly earlier: readonly BesideAnswer[];
   /** By the router's own weight swaps, since the engine got the request. Empty: it does not replace these weights. */
   readonly changes: WeightChange[];
   /** `EngineWeights.breaks` of each, then. */
@@ -80,17 +82,19 @@ export class VersionBrackets {
     if (isWatched) for (const each of workers) this.#labels.watch(each);
     const now = this.#of(workers);
     const { seams } = x;
-    const isNext = earlier !== null && seams.length > earlier.seams.length;
+    const known = earlier === null ? [] : [...earlier.earlier, this.#beside(earlier)];
     const bracket: Bracket = {
       x,
       workers,
       before,
+      stale: this.#staleOf(workers),
       ticket: null,
       changes: now === null ? [] : [{ at: 0, until: 0, ...now }],
       breaks: workers.map((each) => this.#source?.weightsOf(each)?.breaks ?? 0),
       loadedAt: null,
       seams,
-      earlier: isNext ? [...earlier.earlier, earlier.changes] : (earlier?.earlier ?? []),
+      // An attempt that left no token has no seam.
+      earlier: seams.map((_, i) => known[i] ?? NOTHING_KNOWN),
     };
     const tap = earlier === null ? undefined : this.#taps.get(earlier);
     if (tap !== undefined) {
@@ -176,13 +180,19 @@ export class VersionBrackets {
     if (isUnnamed) bracket.ticket ??= ++this.#tickets;
     const isUnbroken = before.every((label, i) => label?.updates === this.#labels.of(workers[i]!).updates);
     return {
-      before: commonName(before),
+      ...this.#beside(bracket),
       isProof: isUnbroken && before.every((label) => label?.isProof === true),
-      stale: workers.map((worker) => this.#labels.of(worker).stale).find((name) => name !== null) ?? null,
       ticket: bracket.ticket,
-      changes: [...bracket.changes],
       ...(seams.length === 0 ? {} : { seams, earlier }),
     };
+  }
+
+  #beside({ workers, before, stale, changes }: Bracket): BesideAnswer {
+    return { before: commonName(before), stale: stale ?? this.#staleOf(workers), changes: [...changes] };
+  }
+
+  #staleOf(workers: readonly Worker[]): string | null {
+    return workers.map((worker) => this.#labels.of(worker).stale).find((name) => name !== null) ?? null;
   }
 
   /**

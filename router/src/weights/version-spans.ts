@@ -27,22 +27,26 @@ export interface WeightChange {
   readonly name: string | null;
 }
 
-/** What an engine was asked of its weights for the sake of an answer. */
-export interface AskedVersion {
+/** What is known of an engine's weights beside its answer. */
+export interface BesideAnswer {
   /** What it named them before it got the request; null: not known. */
   readonly before: string | null;
-  /** That name proves which weights they were, and no update was seen from then to the end of the answer. */
-  readonly isProof: boolean;
   /** A name that the engine kept over an update that the router saw: in an answer it proves nothing. null: none. */
   readonly stale: string | null;
-  /** By which number the answer to the question afterwards comes; null: none comes. */
-  readonly ticket: number | null;
   /** The first one holds from the request on; empty: the router swaps no weights. */
   readonly changes: readonly WeightChange[];
+}
+
+/** What an engine was asked of its weights for the sake of an answer. */
+export interface AskedVersion extends BesideAnswer {
+  /** `before` proves which weights they were, and no update was seen from then to the end of the answer. */
+  readonly isProof: boolean;
+  /** By which number the answer to the question afterwards comes; null: none comes. */
+  readonly ticket: number | null;
   /** Where other engines sampled before; all else is about the last one. Left out: one engine sampled all. */
   readonly seams?: readonly Seam[];
-  /** The changes at those engines, in the order of `seams`. */
-  readonly earlier?: readonly (readonly WeightChange[])[];
+  /** The same of those engines, in the order of `seams`. */
+  readonly earlier?: readonly BesideAnswer[];
 }
 
 /** The answer to the question afterwards. */
@@ -78,11 +82,17 @@ export function coveringSpans(
   const known = named.length > 0 && asked.changes.length === 0 ? own : withSeams(own, asked.seams ?? []);
   const spans: VersionSpan[] = [];
   let at = 0;
-  const add = (version: string | null, to: number, name = endVersion): void => {
-    if (to <= at) return;
-    const place = { from: start + at, to: start + to };
-    spans.push(version === null ? unnamed(place, name, asked) : { version, ...place });
-    at = to;
+  const parts = partsOf(asked);
+  const add = (version: string | null, to: number, name: string | null = null): void => {
+    for (const { to: end, facts } of parts) {
+      const until = Math.min(to, end);
+      if (until <= at) continue;
+      const place = { from: start + at, to: start + until };
+      // What an answer says at its end is about the last engine alone.
+      const named = name ?? (facts === asked ? endVersion : null);
+      spans.push(version === null ? unnamed(place, named, facts) : { version, ...place });
+      at = until;
+    }
   };
   const isEndKnown = endVersion !== null && isOfLast(endVersion, asked);
   const addUnnamed = (to: number): void => {
@@ -98,7 +108,7 @@ export function coveringSpans(
   };
   for (const { version: name, from, to: end } of named) {
     addUnnamed(Math.min(from, ids.length));
-    for (const { to, facts } of partsOf(asked)) {
+    for (const { to, facts } of parts) {
       const until = Math.min(end, to, ids.length);
       if (until <= at) continue;
       const version = name === null ? undefined : namedBy(name, facts);
@@ -116,7 +126,7 @@ export function coveringSpans(
  */
 export function namedBy(
   name: string,
-  { stale, changes }: Pick<AskedVersion, 'stale' | 'changes'>,
+  { stale, changes }: Pick<BesideAnswer, 'stale' | 'changes'>,
 ): string | null | undefined {
   if (changes.length === 0) return name === stale ? undefined : name;
   const own = name === stale ? UNSET : name;
@@ -130,9 +140,10 @@ export function namedBy(
 }
 
 /** The parts of a response by the engines that sampled them. */
-function partsOf(asked: AskedVersion): { to: number; facts: Pick<AskedVersion, 'stale' | 'changes'> }[] {
+function partsOf(asked: AskedVersion): { to: number; facts: AskedVersion }[] {
   const { seams = [], earlier = [] } = asked;
-  const before = seams.map(({ at }, i) => ({ to: at, facts: { stale: null, changes: earlier[i] ?? [] } }));
+  // Nothing is learned of an engine after another one has continued.
+  const before = seams.map(({ at }, i) => ({ to: at, facts: { ...earlier[i]!, isProof: false, ticket: null } }));
   return [...before, { to: Infinity, facts: asked }];
 }
 
@@ -176,14 +187,18 @@ function unnamed(
 
 export const areAllNamed = (spans: readonly VersionSpan[]): boolean => spans.every(({ version }) => version !== null);
 
-/** The spans with what was learned of those that the engine had not named. */
+/**
+ * The spans of a turn with what was learned of those that the engine had not named.
+ * @param seams of the turn: what is learned afterwards is about the last engine alone
+ */
 export const completed = (
   spans: readonly VersionSpan[],
   { version, isExpected, after }: LearnedVersion,
+  seams: readonly Seam[] = [],
 ): VersionSpan[] =>
   spans.map((span): VersionSpan => {
-    if (span.version !== null) return span;
     const { from, to } = span;
+    if (span.version !== null || from < (seams.at(-1)?.at ?? 0)) return span;
     const known = isExpected ? (assumed.get(span) ?? version) : version;
     if (known !== null) return { version: known, from, to };
     // What its answer named says more.

@@ -126,3 +126,51 @@ for (const streamCoalesceMs of [0, 500]) {
     assert.notEqual(turn!.worker, url);
   });
 }
+
+for (const { how, name, isAmid, seam, versions } of [
+  { how: 'stayed', name: null, isAmid: false, seam: 'step-6', versions: ['step-6', 'step-6'] },
+  { how: 'changed amid the first part', name: 'step-7', isAmid: true, seam: null, versions: [null, 'step-7'] },
+  { how: 'were updated before under the same name', name: 'step-6', isAmid: false, seam: null, versions: [null, null] },
+]) {
+  test(`a record names the weights of each part by its own engine: they ${how}`, async (t) => {
+    const { script, held } = holding(6);
+    const tokenizerPath = temporaryFolder(t);
+    writeTokenizer(tokenizerPath);
+    const options = { tokenizerPath, plugin: ['chat-sessions'], captureChat: true };
+    const simOptions = { script, timeScale: 0.1, weightVersion: 'step-6' };
+    const { engines, router } = await startResumeScene(t, 'vllm', 2, options, simOptions);
+    await until('names are known', () => router.fleet.workers.every(({ weightVersion }) => weightVersion === 'step-6'));
+    const update = async (): Promise<void> => {
+      if (name === null) return;
+      const body = JSON.stringify({ new_version: name });
+      const headers = { 'content-type': 'application/json' };
+      const updated = await fetch(`${router.url}/update_weight_version`, { method: 'POST', headers, body });
+      assert.equal(updated.status, 200, await updated.text());
+    };
+    if (!isAmid) await update();
+    const body = {
+      model: 'sim',
+      messages: [{ role: 'user', content: 'go on' }],
+      stream: true,
+      seed: 3,
+      max_tokens: 20,
+    };
+    const answer = generate(router.url, '/v1/chat/completions', body, { 'x-session-id': 'c' });
+    await held;
+    await until('the router has read tokens', () => [...router.pipeline.inFlight][0]!.answerReads > 0);
+    if (isAmid) await update();
+    await engines.find((engine) => engine.stats().generatedTokens > 0)!.kill();
+    assert.equal((await answer).finish, 'length');
+    await untilIdle(router);
+    const [turn] = (await recordOf(router.url, 'c')).page;
+    assert.deepEqual(
+      turn!.seams.map(({ version }) => version),
+      [seam],
+    );
+    const { at } = turn!.seams[0]!;
+    assert.deepEqual(
+      turn!.versions.map(({ version, from, to }) => [version, from < at, to <= at]),
+      versions.map((version, i) => [version, i === 0, i === 0]),
+    );
+  });
+}

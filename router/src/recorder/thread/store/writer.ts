@@ -39,6 +39,9 @@ export interface WriterState {
   readonly lastError: string | null;
 }
 
+/** A turn whose engine is asked for versions. */
+type Unnamed = TurnAmendment & { readonly seams: Turn['seams'] };
+
 /** Called when a turn, and all earlier ones, are in the store. */
 interface Awaiting {
   readonly id: string;
@@ -75,7 +78,7 @@ export class TurnWriter {
   #textTurns = 0;
   #unknownVersions = 0;
   /** Turns whose engines are asked for versions, by ticket and id. */
-  readonly #unnamed = new Map<number, Map<string, TurnAmendment>>();
+  readonly #unnamed = new Map<number, Map<string, Unnamed>>();
   #lastError: string | null = null;
   /** The last failed write says nothing about its turns. */
   #isOfStore = false;
@@ -125,14 +128,14 @@ export class TurnWriter {
   }
 
   /** The engine of a turn is asked for versions that it did not name. @param ticket identifies the answer; null: there will be none */
-  expectVersions({ id, versions }: Turn, ticket: number | null): void {
+  expectVersions({ id, versions, seams }: Turn, ticket: number | null): void {
     if (ticket === null) {
       if (!areAllNamed(versions)) this.#unknownVersions++;
       return;
     }
     let turns = this.#unnamed.get(ticket);
     if (turns === undefined) this.#unnamed.set(ticket, (turns = new Map()));
-    turns.set(id, { id, versions });
+    turns.set(id, { id, versions, seams });
   }
 
   /** Whether an engine is being asked for versions of this turn. */
@@ -145,9 +148,9 @@ export class TurnWriter {
   learned(version: LearnedVersion): void {
     const turns = this.#unnamed.get(version.ticket)?.values() ?? [];
     this.#unnamed.delete(version.ticket);
-    for (const { id, versions } of turns) {
+    for (const { id, versions, seams } of turns) {
       if (areAllNamed(versions)) continue;
-      const learned = completed(versions, version);
+      const learned = completed(versions, version, seams);
       if (!areAllNamed(learned)) this.#unknownVersions++;
       this.onPut({ id, versions: learned });
       this.amend({ id, versions: learned });
