@@ -1,6 +1,6 @@
 import type { ChoiceDelta, ChoicesAnswer } from '../engines/dialects/choices.ts';
 import type { EngineKind } from '../engines/engine.ts';
-import { type TopTokens, Unreadable } from '../generation/delta.ts';
+import { type TopTokens, Unreadable, logprobOf } from '../generation/delta.ts';
 import { bufferOf } from '../kit/bytes.ts';
 import type { Json } from '../kit/json-members.ts';
 import { type Entry, bareEntry, entriesOf, promptEntries } from './entries.ts';
@@ -267,7 +267,9 @@ interface TokenFacts {
 /** The entry as the client gets it. */
 function finishedEntry({ members }: Entry, facts: TokenFacts, rules: EntryRules): RawObject {
   const made: RawObject = new Map(members);
-  const logprob = made.get('logprob') ?? NULL;
+  const own = made.get('logprob') ?? NULL;
+  const logprob = facts.isSampled && Number.isNaN(logprobOf(jsonOf(own).number())) ? NULL : own;
+  if (logprob !== own) made.set('logprob', logprob);
   const isKnown = rules.isFullDistribution || !facts.isSampled;
   made.set('token_id', toJson(facts.id));
   // Before the first token there is nothing that could give it a probability; clients take no null here.

@@ -31,6 +31,26 @@ test('of more logprobs than tokens in a whole response the last ones count', () 
   );
 });
 
+test('where vLLM has no logprob of a sampled token it is null; of the prompt it may have the lowest one', () => {
+  const plan = planFor({ messages: [], logprobs: true, echo: true, temperature: 1, top_p: 1, top_k: 0 });
+  const logprobs = { content: [entry('a', -1), entry('b', -9999)] };
+  const choice = { index: 0, message: { content: 'ab' }, token_ids: [5, 6], logprobs };
+  const rows = [null, { 4: { logprob: -9999, decoded_token: 'p' } }];
+  const answer = { prompt_token_ids: [3, 4], prompt_logprobs: rows, choices: [choice] };
+  const made = JSON.parse(wholeAnswer(Buffer.from(JSON.stringify(answer)), plan, null).toString()) as {
+    choices: { logprobs: { content: { logprob: number; sampling_logprob: number }[] } }[];
+  };
+  deepEqual(
+    made.choices[0]!.logprobs.content.map(({ logprob, sampling_logprob: sampling }) => [logprob, sampling]),
+    [
+      [0, null],
+      [-9999, null],
+      [-1, -1],
+      [null, null],
+    ],
+  );
+});
+
 test('perf_metrics are the last member', () => {
   const plan = planFor({ messages: [], perf_metrics_in_response: true, return_token_ids: true, raw_output: true });
   const choice = { index: 0, message: { content: 'a' }, token_ids: [5], prompt_token_ids: [4] };

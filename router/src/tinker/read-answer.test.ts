@@ -55,6 +55,19 @@ for (const [name, answer] of [
   });
 }
 
+test('where vLLM has no logprob of a sampled token it is not known; of a prompt it may have the lowest one', () => {
+  const content = [{ logprob: -0.5 }, { logprob: -9999 }];
+  const rows = [null, { 3: { logprob: -9999 } }];
+  for (const answer of [
+    inferred({ logprobs: { content } }),
+    completion({ logprobs: { token_logprobs: [-0.5, -9999] } }),
+  ]) {
+    const { sequences, promptLogprobs } = resultOf({ ...answer, prompt_logprobs: rows }, { wantsPromptLogprobs: true });
+    assert.deepEqual([...sequences[0]!.logprobs], [-0.5, NaN]);
+    assert.deepEqual([...promptLogprobs!], [NaN, -9999]);
+  }
+});
+
 test('an aborted sample is no result, and never "length"', () => {
   for (const answer of [
     completion({ finish_reason: 'abort' }),

@@ -1,6 +1,6 @@
 import { completions } from '../engines/dialects/completions.ts';
 import { GenerateDelta, generate } from '../engines/dialects/generate.ts';
-import type { Delta, TopTokens } from '../generation/delta.ts';
+import { type Delta, type TopTokens, logprobOf } from '../generation/delta.ts';
 import type { Sample, SampleResult, Sequence, TopToken } from './sample.ts';
 
 /** Why an answer is no result. */
@@ -42,7 +42,8 @@ function read(body: Buffer, wanted: Wanted): SampleResult | Unusable {
   if (rows === null) return unusable('the engine returned no logprobs of the prompt');
   return {
     sequences,
-    promptLogprobs: floats(rows.map((row) => row?.logprob ?? null)),
+    // A floor stays here: vLLM has it in place of a lower logprob, and a token of a prompt may be that unlikely.
+    promptLogprobs: Float32Array.from(rows, (row) => row?.logprob ?? NaN),
     topPrompt:
       topPrompt > 0 ? rows.map((row) => (row === null || row.top === null ? null : best(row.top, topPrompt))) : null,
     cachedTokens,
@@ -61,7 +62,7 @@ function sequenceOf(delta: Delta, topSampled: number): Sequence | Unusable {
   const logprobs = delta.logprobs() ?? [];
   if (logprobs.length !== ids.length) return unusable('the engine returned no logprob for each token');
   const top = topSampled > 0 ? (delta.top() ?? []).map((row) => best(row, topSampled)) : null;
-  return { stopReason, tokens: Int32Array.from(ids), logprobs: floats(logprobs), top };
+  return { stopReason, tokens: Int32Array.from(ids), logprobs: Float32Array.from(logprobs, logprobOf), top };
 }
 
 const unusable = (problem: string): Unusable => ({ problem, isAborted: false });
@@ -89,5 +90,3 @@ const best = (row: TopTokens, count: number): TopToken[] =>
     .map(([logprob, id]) => [id ?? NaN, logprob ?? NaN] as const)
     .toSorted((a, b) => b[1] - a[1])
     .slice(0, count);
-
-const floats = (values: readonly (number | null)[]): Float32Array => Float32Array.from(values, (value) => value ?? NaN);
