@@ -1,5 +1,6 @@
 import type { Asked } from '../generation/asked.ts';
 import type { Dialect } from '../generation/dialect.ts';
+import { type Parameters, isNeutral, penalties, processors } from '../generation/parameters.ts';
 import type { Members } from '../kit/json-edit.ts';
 import { truthOf } from '../kit/truth.ts';
 
@@ -81,11 +82,8 @@ export function continuedBody(asked: Asked, { ids, promptIds }: SoFar, showsStop
   return (Object.keys(changed).length === 0 ? edit : edit.setParams(changed)).result();
 }
 
-/**
- * Parameters with which a generation can't be continued exactly from its tokens: an engine keeps more of it than they tell. By reason, each
- * with the values that ask for nothing. SGLang 0.5.23 and vLLM 0.33.0.
- */
-const parameters: Readonly<Record<string, Readonly<Record<string, readonly unknown[]>>>> = {
+/** Parameters with which a generation can't be continued exactly from its tokens: an engine keeps more of it than they tell. By reason. */
+const parameters: Readonly<Record<string, Parameters>> = {
   samples: { n: [1], best_of: [1] },
   beam: { use_beam_search: [false], beam_width: [0, 1] },
   // The state of a grammar begins with the first sampled token.
@@ -102,19 +100,8 @@ const parameters: Readonly<Record<string, Readonly<Record<string, readonly unkno
     response_format: [],
   },
   // They count sampled tokens, and those of the prompt in another way or not.
-  penalties: { frequency_penalty: [0], presence_penalty: [0], repetition_penalty: [1], no_repeat_ngram_size: [0] },
-  processors: {
-    custom_logit_processor: [''],
-    custom_params: [],
-    logits_processors: [],
-    bad_words: [],
-    thinking_token_budget: [],
-    max_thinking_tokens: [],
-    repetition_detection: [],
-    vllm_xargs: [],
-    extra_args: [],
-    trace_decode_token_ids: [],
-  },
+  penalties,
+  processors: { ...processors, repetition_detection: [] },
   stop_regex: { stop_regex: [''] },
   hidden_states: { return_hidden_states: [false] },
   // One array for all tokens, or a text or message made of them.
@@ -165,12 +152,4 @@ function reasonOf(asked: Asked): string | null {
     }
   }
   return null;
-}
-
-function isNeutral(value: unknown, neutral: readonly unknown[]): boolean {
-  if (value === undefined || value === null || neutral.includes(value)) return true;
-  if (Array.isArray(value)) return value.length === 0;
-  if (typeof value !== 'object') return false;
-  // `response_format` of text is the default.
-  return Object.keys(value).length === 0 || (value as { type?: unknown }).type === 'text';
 }

@@ -1,4 +1,5 @@
 import { askedBy, asksForIds } from '../engines/dialects/asking.ts';
+import { type Parameters, isNeutral, penalties, processors } from '../generation/parameters.ts';
 import { Json } from '../kit/json-members.ts';
 
 /** What a request asks for with the fields of rollout inference. Plain data: it goes to a thread. */
@@ -40,6 +41,20 @@ export interface RolloutFields {
 export interface FieldProblem {
   readonly problem: string;
 }
+
+/**
+ * Parameters by which tokens are sampled from another distribution than the one of which engines return raw logprobs: vLLM computes these
+ * before it applies them (0.33, `Sampler`). The mask of a grammar is in both kinds: vLLM and SGLang apply it before.
+ */
+const CHANGING: Parameters = {
+  ...penalties,
+  ...processors,
+  min_p: [0],
+  logit_bias: [],
+  allowed_token_ids: [],
+  min_tokens: [0],
+  min_new_tokens: [0],
+};
 
 /** Fields of which engines know nothing: no engine refuses a wrong value. */
 const FLAGS = ['include_routing_matrix', 'raw_output', 'perf_metrics_in_response'];
@@ -112,11 +127,7 @@ export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): R
       number('temperature') === 1 &&
       number('top_p') === 1 &&
       [0, -1].includes(number('top_k') ?? NaN) &&
-      [0, null].includes(number('min_p')) &&
-      [0, null].includes(number('presence_penalty')) &&
-      [0, null].includes(number('frequency_penalty')) &&
-      [1, null].includes(number('repetition_penalty')) &&
-      json('logit_bias') === null,
+      Object.entries(CHANGING).every(([name, neutral]) => isNeutral(json(name)?.valueIfAny(), neutral)),
     promptTokens: wantsMatrix && prompt?.isList === true && prompt.first()?.number() != null ? prompt.count() : -1,
     promptText: echo === Infinity && prompt?.isText === true ? Buffer.from(prompt.raw()) : null,
     asked: askedBy(request),
