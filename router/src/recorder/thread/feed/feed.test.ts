@@ -4,6 +4,7 @@ import fc from '../../../../test/harness/fast-check.ts';
 import { assertSums } from '../../../../test/harness/feed-scene.ts';
 import { turnOf } from '../../../../test/harness/turns.ts';
 import type { FeedOptions, FeedVerdict } from '../../shared/feed.ts';
+import type { Turn } from '../../shared/turn.ts';
 import { MemoryStore } from '../store/memory.ts';
 import { TurnWriter } from '../store/writer.ts';
 import { feedNow } from './feed-clock.ts';
@@ -210,6 +211,7 @@ async function startFeed(options: Partial<FeedOptions>, store = new MemoryStore(
   return {
     feed,
     store,
+    writer,
     /** @param isInBody the session key is in the body */
     async turn(session: string, group: string, isInBody = false): Promise<FeedVerdict['kind']> {
       const entry = { tenant: '', session: isInBody ? '' : session, group, size: null, isAgain: false };
@@ -271,4 +273,65 @@ test('rewards of the turns of a session that come at once are all kept', async (
     'turn-3',
     'turn-4',
   ]);
+});
+
+/** A session in a group of its own, whose only turn continues a turn of another session. */
+async function forkedFrom(turn: Partial<Turn>, options: Partial<FeedOptions>) {
+  const scene = await startFeed({ groupSize: 1, ...options });
+  const first = turnOf({ session: 'other', ...turn });
+  scene.writer.put(first);
+  await scene.turn('s', 'g', true);
+  const versions = [{ version: 'new', from: 2, to: 4 }];
+  scene.writer.put(turnOf({ session: 's', group: 'g', parent: first.id, keeps: 4, index: 1, versions }));
+  return { ...scene, first };
+}
+
+test('a session is judged by the turns of other sessions too that its trajectories have', async () => {
+  const dropFlags = ['unknown_logprobs'] as const;
+  const flagged = await forkedFrom({ unknownLogprobs: 2 }, { dropFlags: [...dropFlags] });
+  await flagged.end('s');
+  assert.deepEqual(flagged.feed.stats.droppedMembers, { flagged: 1 });
+
+  const old = await forkedFrom({ versions: [{ version: 'old', from: 2, to: 4 }] }, { maxLag: 0 });
+  await old.end('s');
+  assert.deepEqual(await old.take(), []);
+  assert.deepEqual(old.feed.stats.droppedMembers, { stale: 1 });
+
+  const fine = await forkedFrom({ finishReason: null }, { dropFlags: ['truncated'] });
+  await fine.end('s');
+  assert.equal((await fine.take()).length, 1, 'what a turn of another session continued is not truncated');
+});
+
+test('a group waits for the versions of turns of other sessions that its trajectories have', async () => {
+  const versions = [{ version: null, from: 2, to: 4 }];
+  const { feed, writer, first, end, take } = await forkedFrom({ versions }, { dropFlags: ['unknown_versions'] });
+  writer.expectVersions(first, 1);
+  await end('s');
+  assert.deepEqual([await take(), feed.stats.open], [[], 1]);
+  writer.learned({ ticket: 1, version: '7', isExpected: false, after: '7' });
+  await feed.tick(feedNow());
+  assert.deepEqual([feed.stats.open, feed.stats.ready], [0, 1]);
+});
+
+test('a turn that is stored after its session was judged is judged when it is delivered', async () => {
+  const late: [Partial<Turn>, Partial<FeedOptions>, string][] = [
+    [{ unknownLogprobs: 2 }, { dropFlags: ['unknown_logprobs'] }, 'flagged'],
+    [{ versions: [{ version: 'old', from: 2, to: 4 }] }, { maxLag: 0 }, 'stale'],
+    [
+      { ids: new Int32Array(100), mask: new Uint8Array(100), logprobs: new Float64Array(100) },
+      { maxTokens: 50 },
+      'length',
+    ],
+  ];
+  for (const [turn, options, reason] of late) {
+    const scene = await startFeed({ groupSize: 1, ...options });
+    scene.writer.put(turnOf({ session: 'other', versions: [{ version: 'old', from: 2, to: 4 }] }));
+    await scene.turn('s', 'g');
+    await scene.end('s');
+    assert.equal(scene.feed.stats.ready, 1);
+    scene.writer.put(turnOf({ session: 's', group: 'g', ...turn }));
+    await scene.writer.flush();
+    assert.deepEqual(await scene.take(), []);
+    assert.deepEqual(scene.feed.stats.droppedMembers, { [reason]: 1 });
+  }
 });

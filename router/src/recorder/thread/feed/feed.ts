@@ -10,6 +10,7 @@ import { Deliveries } from './deliveries.ts';
 import { GroupFailures } from './failures.ts';
 import { type Because, type Group, type Member, groupJson, isComplete, memberOf, readiness } from './group.ts';
 import { factsOf, groupProblem, memberProblem } from './judge.ts';
+import { linesOf } from './member-lines.ts';
 import { type RewardsChange, NO_REWARDS, detailsAfter, isReward, rewardsAfter } from './rewards.ts';
 import { Owner } from './owner.ts';
 import { type RowParts, deliveredGroup } from './rows.ts';
@@ -372,11 +373,9 @@ export class Feed {
     await recorded();
     for (const member of group.members) {
       if (member.dropped !== null) continue;
-      // The store was away: it does not have all turns yet.
-      if (writer.waiting(member.session, group.tenant).length > 0) return;
-      const turns = await turnsOf(writer.store, member.session, group.tenant);
-      if (turns.some(({ id }) => writer.awaitsVersion(id))) return;
-      const facts = factsOf(turns);
+      const lines = await linesOf({ session: member.session, tenant: group.tenant }, writer);
+      if (lines === null) return;
+      const facts = factsOf(lines);
       member.versions = facts?.versions ?? [];
       member.dropped = memberProblem(facts, options);
     }

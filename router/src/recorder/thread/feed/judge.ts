@@ -1,7 +1,8 @@
-import type { DropReason, FeedOptions, MemberFlag } from '../../shared/feed.ts';
+import { type DropReason, type FeedOptions, type MemberFlag, memberFlags } from '../../shared/feed.ts';
 import type { TurnOutline } from '../store/store.ts';
 import { leavesOf } from '../export/trajectory.ts';
 import { type Group, deliveredOf, neededMembers } from './group.ts';
+import type { MemberLines } from './member-lines.ts';
 
 /** What is recorded of a session. */
 export interface SessionFacts {
@@ -21,22 +22,29 @@ const tests: Readonly<Record<MemberFlag, (turn: TurnOutline) => boolean>> = {
   truncated: ({ finishReason }) => finishReason === null || finishReason === 'abort',
 };
 
-/** @param turns of the session, sorted by id @returns null: nothing is recorded of it */
-export function factsOf(turns: readonly TurnOutline[]): SessionFacts | null {
+/** @returns null: nothing is recorded of it */
+export function factsOf({ turns, before }: MemberLines): SessionFacts | null {
   if (turns.length === 0) return null;
   const leaves = leavesOf(turns);
-  // What a later turn continued is not truncated.
-  const isFlagged = (flag: MemberFlag): boolean => (flag === 'truncated' ? leaves : turns).some(tests[flag]);
-  const versions = turns.flatMap((turn) => turn.versions.flatMap(({ version }) => version ?? []));
+  const all = [...before, ...turns];
+  // Its trajectories have the tokens of the turns before it too.
+  const versions = all.flatMap((turn) => turn.versions.flatMap(({ version }) => version ?? []));
   return {
     tokens: leaves.reduce((most, { keeps, tokens }) => Math.max(most, keeps + tokens), 0),
-    flags: (Object.keys(tests) as MemberFlag[]).filter(isFlagged),
+    flags: flagsOf(leaves, all),
     versions: [...new Set(versions)],
   };
 }
 
+/** What a later turn continued is not truncated. */
+export const flagsOf = (leaves: readonly TurnOutline[], all: readonly TurnOutline[]): MemberFlag[] =>
+  memberFlags.filter((flag) => (flag === 'truncated' ? leaves : all).some(tests[flag]));
+
 /** Why a member is not delivered; null: it is. */
-export function memberProblem(facts: SessionFacts | null, options: FeedOptions): DropReason | null {
+export function memberProblem(
+  facts: Pick<SessionFacts, 'tokens' | 'flags'> | null,
+  options: Pick<FeedOptions, 'dropFlags' | 'maxTokens'>,
+): DropReason | null {
   if (facts === null) return 'incomplete';
   if (facts.flags.some((flag) => options.dropFlags.includes(flag))) return 'flagged';
   return options.maxTokens !== null && facts.tokens > options.maxTokens ? 'length' : null;

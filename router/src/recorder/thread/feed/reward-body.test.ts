@@ -31,6 +31,18 @@ test('token rewards in a list are those of the tokens that the trajectory keeps 
   assert.deepEqual(change.details!.tokens, { [first.id]: [], [second.id]: [], [third.id]: [1, 2, 3, 4] });
 });
 
+test('rewards in lists are given to turns of other sessions too that the trajectory has', async () => {
+  const store = new MemoryStore(1e9);
+  const first = turnOf({ session: 'other' });
+  const second = turnOf({ session: 's', parent: first.id, keeps: 4, index: 1 });
+  store.put([first, second]);
+  const body = { turn_rewards: [0.5, 1], token_rewards: [1, 2, 3, 4] };
+  const change = await readReward(Buffer.from(JSON.stringify(body)), name, new TurnWriter(store));
+  assert.ok(typeof change !== 'string', change as string);
+  assert.deepEqual(change.details!.turns, { [first.id]: 0.5, [second.id]: 1 });
+  assert.deepEqual(change.details!.tokens, { [first.id]: [1, 2], [second.id]: [3, 4] });
+});
+
 test('token rewards of a turn are one for each token that was sampled in it', async () => {
   const store = new MemoryStore(1e9);
   const turn = turnOf({ session: 's', mask: Uint8Array.of(0, 1, 1), ids: Int32Array.of(1, 2, 3) });

@@ -5,6 +5,7 @@ import type { Trajectory } from '../export/trajectory.ts';
 import { noProgress, walk } from '../export/walk.ts';
 import type { SessionName } from '../../shared/turn.ts';
 import type { TurnWriter } from '../store/writer.ts';
+import { turnsBefore } from './member-lines.ts';
 import type { RewardsChange } from './rewards.ts';
 import { boundsOf } from './rows.ts';
 
@@ -35,7 +36,10 @@ export async function readReward(
   if (ofTurns === undefined && ofTokens === undefined) return change;
   const { store } = writer;
   writer.requireAll(name);
-  const known = new Set((await turnsOf(store, name.session, name.tenant)).map((turn) => turn.id));
+  const own = await turnsOf(store, name.session, name.tenant);
+  // Its trajectories have the turns of other sessions that it continues.
+  const { before } = await turnsBefore(store, own);
+  const known = new Set([...own, ...before].map((turn) => turn.id));
   const newest = Array.isArray(ofTurns) || Array.isArray(ofTokens) ? await newestOf(store, name) : null;
   if (Array.isArray(ofTurns) && ofTurns.length !== newest?.turns.length)
     return `"turn_rewards" has ${ofTurns.length} numbers, and the newest trajectory has ${newest?.turns.length ?? 0} turns.`;

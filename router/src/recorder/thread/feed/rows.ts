@@ -1,5 +1,5 @@
 import type { TopTokens } from '../../../generation/delta.ts';
-import type { MemberFlag } from '../../shared/feed.ts';
+import type { DropReason, FeedOptions, MemberFlag } from '../../shared/feed.ts';
 import type { ExpertsReader, ExpertsRows } from '../chat/experts-rows.ts';
 import { topTokensOf } from '../export/top-tokens.ts';
 import type { Trajectory } from '../export/trajectory.ts';
@@ -7,7 +7,7 @@ import { noProgress, walk } from '../export/walk.ts';
 import { type TrajectoryStore, outlineOf } from '../store/store.ts';
 import type { Book } from './book.ts';
 import { type Group, type Member, deliveredOf } from './group.ts';
-import { factsOf } from './judge.ts';
+import { flagsOf, memberProblem } from './judge.ts';
 import type { RewardDetails } from './rewards.ts';
 
 /** A trajectory of a group. */
@@ -63,13 +63,14 @@ export interface SentGroup extends DeliveredGroup {
 }
 
 export interface RowParts {
+  readonly options: Pick<FeedOptions, 'dropFlags' | 'maxTokens' | 'maxLag'>;
   readonly store: TrajectoryStore;
   readonly book: Book;
   /** null: no routed experts are kept. */
   readonly experts: ExpertsReader | null;
 }
 
-/** Reads the rows of a group. A member that has none any more is marked as dropped. */
+/** Reads the rows of a group. A member that is not to be delivered any more is marked as dropped. */
 export async function deliveredGroup(group: Group, parts: RowParts): Promise<DeliveredGroup> {
   const { book, store } = parts;
   const names = new Map<string, number>();
@@ -78,21 +79,22 @@ export async function deliveredGroup(group: Group, parts: RowParts): Promise<Del
     const details = await book.detailsOf(member, group.tenant);
     const progress = noProgress();
     const query = { session: member.session, tenant: group.tenant };
-    let found = 0;
-    for await (const trajectory of walk(store, query, progress, false)) {
-      rows.push(await rowOf(trajectory, member, details, names, parts));
-      found++;
-    }
-    if (found === 0 || Object.keys(progress.leftOut).length > 0) drop(member, rows, found);
+    const own: Row[] = [];
+    for await (const trajectory of walk(store, query, progress, false))
+      own.push(await rowOf(trajectory, member, details, names, parts));
+    const isWhole = own.length > 0 && Object.keys(progress.leftOut).length === 0;
+    member.dropped = isWhole ? problemOf(own, parts) : 'incomplete';
+    if (member.dropped === null) rows.push(...own);
   }
   const { newest: version } = book.versions;
   return { group, lease: group.lease?.id ?? '', version, versionNames: [...names.keys()], rows };
 }
 
-/** A part of what was sampled is not there any more. */
-function drop(member: Member, rows: Row[], found: number): void {
-  member.dropped = 'incomplete';
-  rows.length -= found;
+/** Turns may have been stored since the member was judged: of requests that ended after their session. */
+function problemOf(rows: readonly Row[], { options }: RowParts): DropReason | null {
+  const tokens = rows.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+  const isStale = options.maxLag !== null && rows.some(({ lag }) => lag > options.maxLag!);
+  return memberProblem({ tokens, flags: rows.flatMap(({ flags }) => flags) }, options) ?? (isStale ? 'stale' : null);
 }
 
 async function rowOf(
@@ -126,7 +128,7 @@ async function rowOf(
     turnRewards: bounds.map(({ id }) => details.turns[id] ?? null),
     tokenRewards: tokenRewardsOf(trajectory, bounds, details.tokens),
     turns: bounds,
-    flags: factsOf(turns.map(outlineOf))?.flags ?? [],
+    flags: flagsOf([outlineOf(turns.at(-1)!)], turns.map(outlineOf)),
     labels: trajectory.outcome?.labels ?? [],
     experts: (await experts?.read(trajectory, ids.length)) ?? null,
     topTokens: topTokensOf(trajectory),

@@ -138,10 +138,10 @@ export class TurnWriter {
     turns.set(id, { id, versions, seams });
   }
 
-  /** Whether an engine is being asked for versions of this turn. */
-  awaitsVersion(id: string): boolean {
+  /** Whether the last version of this turn is not in the store yet: the store lacks it, or an engine is being asked for versions. */
+  isUnfinished(id: string): boolean {
     for (const turns of this.#unnamed.values()) if (turns.has(id)) return true;
-    return false;
+    return this.#pending.get(id) !== null || this.#amendments.some((amendment) => amendment.id === id);
   }
 
   /** The engine was asked. */
