@@ -30,7 +30,7 @@ export function TrainerFeed() {
   const pending = feed.open + feed.ready + feed.leased;
   const facts: Fact[] = [
     ['Groups for the trainer', `${feed.open} open, ${feed.ready} ready, ${feed.leased} with consumers`],
-    ['Pending', feed.maxPending === null ? String(pending) : `${pending} of at most ${feed.maxPending}`],
+    ['Pending', feed.maxPending === null ? String(pending) : `${pending} (at most ${feed.maxPending} of an API key)`],
     ['Acknowledged', `${counted(feed.acked, 'group')}, ${counted(feed.ackedMembers, 'session')}`],
     ['Dropped groups', reasonsText(feed.droppedGroups)],
     ['Dropped sessions', reasonsText(feed.droppedMembers)],

@@ -99,14 +99,14 @@ export function renderTop({ url, requests, sessions, workers }: Snapshot, size: 
 function feedLines(feed: FeedStats | null): string[] {
   if (feed === null) return [];
   const { open, ready, leased, maxPending, wanted, waitingConsumers, droppedGroups } = feed;
-  const limit = maxPending === null ? '' : ` of at most ${maxPending}`;
+  const limit = maxPending === null ? '' : ` (at most ${maxPending} of an API key)`;
   const more = [
     ...(wanted === null ? [] : [`the step wants ${wanted} more`]),
     ...(waitingConsumers === 0 ? [] : [`${waitingConsumers} consumers wait`]),
     ...(Object.keys(droppedGroups).length === 0 ? [] : [`dropped${counted(droppedGroups)}`]),
   ];
   const states = `${open} open, ${ready} ready, ${leased} with consumers`;
-  return [`groups     ${[`${open + ready + leased}${limit} pending: ${states}`, ...more].join('; ')}`];
+  return [`groups     ${[`${open + ready + leased} pending${limit}: ${states}`, ...more].join('; ')}`];
 }
 
 /** How many requests wait for one reason, which one has waited longest, and for what. */

@@ -57,7 +57,7 @@ export interface FeedStats {
   readonly expiredLeases: number;
   readonly refused: number;
   readonly waitingConsumers: number;
-  /** null: any number of groups may be pending. */
+  /** How many groups of a tenant may be pending; null: any number. */
   readonly maxPending: number | null;
   /** null: no version is known yet. */
   readonly version: string | null;

@@ -120,6 +120,23 @@ test('a request that fails leaves its place to another one of its group', async 
   await until('its group has begun', async () => (await scene.stats()).open === 1);
 });
 
+test('a held request goes on when groups of its key make room, whatever other keys have', async (t) => {
+  const options = { groupSize: 1, maxPendingGroups: 1, whenFull: 'hold' };
+  const scene = await startFeedScene(t, options, { router: { apiKey: ['a', 'b'], adminApiKey: ['admin'] } });
+  const as = (key: string) => ({ authorization: `Bearer ${key}` });
+  assert.equal((await scene.turn('a-1', 'a-1', as('a'))).status, 200);
+  assert.equal(
+    (await scene.turn('b-1', 'b-1', as('b'))).status,
+    200,
+    'a group of another key takes none of its places',
+  );
+  const held = scene.turn('b-2', 'b-2', as('b'));
+  const metrics = () => fetch(`${scene.router.url}/metrics`, { headers: as('admin') }).then((answer) => answer.text());
+  await until('it is held', async () => (await metrics()).includes('turnout_feed_held_requests 1\n'));
+  assert.equal((await scene.post('/groups/b-1/close', {}, as('b'))).status, 200);
+  assert.equal((await held).status, 200);
+});
+
 test('a router that drains refuses held requests: no consumer can ack any more', async (t) => {
   const scene = await startFeedScene(t, { groupSize: 1, maxPendingGroups: 1, whenFull: 'hold' });
   await scene.turn('a', 'g0');

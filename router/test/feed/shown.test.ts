@@ -67,7 +67,7 @@ test('the page, GET /requests and turnout top show groups: whom they wait for, w
   const top = turnout(t, ['top', scene.router.url, '--once']);
   assert.equal(await top.ended, 0, top.output());
   const line =
-    'groups     2 of at most 9 pending: 1 open, 0 ready, 1 with consumers; the step wants 2 more; dropped (1 constant_reward)';
+    'groups     2 pending (at most 9 of an API key): 1 open, 0 ready, 1 with consumers; the step wants 2 more; dropped (1 constant_reward)';
   assert.ok(top.output().includes(line), top.output());
   await scene.ack(leased!);
   await readUntil(scene.router.url, (rows, { feed: now }) => rows.size === 1 && now?.acked === 1);

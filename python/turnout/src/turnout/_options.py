@@ -447,7 +447,7 @@ class RouterOptions(TypedDict, total=False):
     """How vLLM engines are asked for Tinker samples: completions (/v1/completions) or generate (/inference/v1/generate, for engines that serve token ids only). Default: completions."""
 
     tinker_max_samples: int
-    """Maximum Tinker samples that are open: in flight, or finished and not fetched yet. Further ones get 429, which the SDK retries. Default: 20000."""
+    """Maximum Tinker samples of each API key that are open: in flight, or finished and not fetched yet. Further ones get 429, which the SDK retries. Default: 20000."""
 
     tinker_retry_secs: float
     """How long a Tinker sample is retried when engines fail, abort it or are not available. Then the sample fails. Default: 600."""

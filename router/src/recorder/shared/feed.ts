@@ -46,13 +46,13 @@ export interface FeedOptions {
 /** Members of a group at most: its record is written with each change. */
 export const MAX_GROUP_SIZE = 1_024;
 
-/** Without a limit of the options: what a few hundred megabytes of memory hold. */
-const MAX_PENDING = 100_000;
+/** Groups of all tenants that may be pending where the options have no limit: what a few hundred megabytes of memory hold. */
+export const MAX_PENDING = 100_000;
 
-/** How many groups may be pending. With a limit of the options a group that begins now is trained on within `maxLag` steps. */
-export const pendingLimit = (options: FeedOptions): number => chosenLimit(options) ?? MAX_PENDING;
-
-/** null: the options have none. */
+/**
+ * How many groups of a tenant may be pending: with this limit a group that begins now is trained on within `maxLag` steps. null: the options
+ * have none.
+ */
 export const chosenLimit = ({ maxPendingGroups, maxLag, stepGroups }: FeedOptions): number | null =>
   maxPendingGroups ?? (maxLag === null || stepGroups === null ? null : (maxLag + 1) * stepGroups);
 

@@ -5,7 +5,6 @@ import { RouterError } from '../../../kit/errors.ts';
 import type { StateKey } from '../../../phases/exchange-view.ts';
 import { Refused } from '../../../plugin.ts';
 import { type FeedOptions, type FeedVerdict, MAX_GROUP_SIZE } from '../../shared/feed.ts';
-import type { FeedStats } from '../../../observe/trainer-feed.ts';
 import { REWARD_HEADER, rewardIn } from '../../shared/outcome.ts';
 import { tenantKey } from '../../../classify/tenant-key.ts';
 import type { ChatName } from '../../shared/turn.ts';
@@ -101,15 +100,13 @@ export class FeedGate {
 
   /** Requests that wait for room get none any more. */
   drain(): void {
-    this.#wakeAll();
+    this.#wake();
   }
 
-  /** @param stats the state of the feed after groups were acked or dropped */
-  roomFor({ open, ready, leased, maxPending }: FeedStats): void {
-    const room = maxPending === null ? Infinity : maxPending - open - ready - leased;
+  /** @param full tenants that may begin no other group */
+  roomFor(full: ReadonlySet<string>): void {
     // More than there is room for: some belong to one group.
-    if (room <= 0) return;
-    this.#wakeAll();
+    this.#wake(({ tenant }) => !full.has(tenant));
   }
 
   /** The request is over: it waits no more, and begins no group if it left no turn. */
@@ -162,13 +159,15 @@ export class FeedGate {
   }
 
   close(): void {
-    this.#wakeAll();
+    this.#wake();
   }
 
-  #wakeAll(): void {
-    const wakes = [...this.#held.values()];
-    this.#held.clear();
-    for (const wake of wakes) wake();
+  #wake(isMeant: (x: Exchange) => boolean = () => true): void {
+    for (const [x, wake] of this.#held) {
+      if (!isMeant(x)) continue;
+      this.#held.delete(x);
+      wake();
+    }
   }
 
   #sessionOf(x: Exchange): string {

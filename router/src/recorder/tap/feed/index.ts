@@ -55,7 +55,7 @@ export const feed = (
       if (isTicking || recorder.restarts.isAway) return;
       isTicking = true;
       try {
-        const { cancelled, ended, failures, stats: now } = await thread.ask('feedTick', null);
+        const { cancelled, ended, failures, full, stats: now } = await thread.ask('feedTick', null);
         stats = now;
         for (const { isDropped, ...failure } of failures) {
           if (isDropped) log.error(failure, 'a group of the feed can be read or sent at no try: it is dropped');
@@ -63,7 +63,7 @@ export const feed = (
         }
         gate.stop(cancelled);
         gate.ended(ended);
-        gate.roomFor(stats);
+        gate.roomFor(new Set(full));
         isFailing = false;
         isMoved = false;
       } catch (error) {

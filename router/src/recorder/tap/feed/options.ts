@@ -50,7 +50,9 @@ export const feedOptions = z.strictObject({
   maxPendingGroups: count
     .nullable()
     .default(null)
-    .describe('Groups that may be open, ready or with a consumer. null: (maxLag + 1) × stepGroups, if both are set.'),
+    .describe(
+      'Groups of each API key that may be open, ready or with a consumer. null: (maxLag + 1) × stepGroups, if both are set.',
+    ),
   whenFull: z
     .enum(['refuse', 'hold'])
     .default('refuse')

@@ -1,4 +1,4 @@
-import { type FeedEntry, type FeedOptions, type FeedVerdict, pendingLimit } from '../../shared/feed.ts';
+import { type FeedEntry, type FeedOptions, type FeedVerdict, MAX_PENDING, chosenLimit } from '../../shared/feed.ts';
 import { tenantKey } from '../../../classify/tenant-key.ts';
 import type { ChatName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { AnnouncedGroups } from './announced.ts';
@@ -82,8 +82,8 @@ export class Admissions {
     const wanted = size ?? group?.size ?? this.#options.groupSize;
     if (wanted === null) return NO_SIZE;
     if (group === null) {
-      if (!this.#announced.hasPlace(key) && this.#isFull(nowMs)) return this.#full(isAgain);
-      this.#announced.keepPlace(key, nowMs);
+      if (!this.#announced.hasPlace(key) && this.#isFull(tenant, nowMs)) return this.#full(tenant, isAgain);
+      this.#announced.keepPlace(tenant, name, nowMs);
     }
     this.#announced.announce(key, wanted);
     return admitted;
@@ -119,7 +119,8 @@ export class Admissions {
       return late.isCancelled ? { kind: 'cancelled', message: CANCELLED } : { kind: 'admitted', isPast: true };
     const wanted = size ?? this.#options.groupSize;
     if (wanted === null) return NO_SIZE;
-    if (!this.#announced.hasPlace(tenantKey(tenant, name)) && this.#isFull(nowMs)) return this.#full(isAgain);
+    const hasPlace = this.#announced.hasPlace(tenantKey(tenant, name));
+    if (!hasPlace && this.#isFull(tenant, nowMs)) return this.#full(tenant, isAgain);
     return this.#begin(tenant, name, wanted, nowMs);
   }
 
@@ -139,19 +140,30 @@ export class Admissions {
     return this.#book.begin(tenant, name, size, nowMs);
   }
 
-  #pending(nowMs: number): number {
-    return this.#book.groups.size + this.#announced.places(nowMs);
+  /** A limit of the options is for each tenant: its trainer gets no groups of others, and would make no room for it. */
+  #room(tenant: string, nowMs: number): { readonly pending: number; readonly limit: number } {
+    const { groups, perTenant } = this.#book;
+    const limit = chosenLimit(this.#options);
+    return limit === null
+      ? { pending: groups.size + this.#announced.places(null, nowMs), limit: MAX_PENDING }
+      : { pending: perTenant.of(tenant) + this.#announced.places(tenant, nowMs), limit };
   }
 
-  #isFull(nowMs: number): boolean {
-    return this.#pending(nowMs) >= pendingLimit(this.#options);
+  #isFull(tenant: string, nowMs: number): boolean {
+    const { pending, limit } = this.#room(tenant, nowMs);
+    return pending >= limit;
   }
 
-  #full(isAgain: boolean): FeedVerdict {
+  /** Tenants with pending groups that may begin no other one. */
+  full(nowMs: number): string[] {
+    return [...this.#book.perTenant.names()].filter((tenant) => this.#isFull(tenant, nowMs));
+  }
+
+  #full(tenant: string, isAgain: boolean): FeedVerdict {
     if (!isAgain) this.#book.counts.refused++;
-    const pending = this.#pending(feedNow());
-    const limit = pendingLimit(this.#options);
-    const message = `${pending} groups are pending, and ${limit} may be: the trainer has to take groups before another one begins.`;
+    const { pending, limit } = this.#room(tenant, feedNow());
+    const whose = tenant === '' || chosenLimit(this.#options) === null ? '' : ' of this API key';
+    const message = `${pending} groups${whose} are pending, and ${limit} may be: the trainer has to take groups before another one begins.`;
     return { kind: 'full', message };
   }
 
@@ -171,7 +183,7 @@ export class Admissions {
     if (sessions.length > size) return wrong(`The group has ${sessions.length} sessions and the size ${size}.`);
     const taken = sessions.find((session) => this.#book.groupsOf(session, tenant).length > 0);
     if (taken !== undefined) return wrong(`The session '${taken}' is in a group already.`);
-    if (this.#isFull(nowMs)) return this.#full(false);
+    if (this.#isFull(tenant, nowMs)) return this.#full(tenant, false);
     const group = this.#begin(tenant, name, size, nowMs);
     for (const session of sessions) this.#book.join(group, session, nowMs);
     await this.#flushed(nowMs);

@@ -1,9 +1,13 @@
+import { Tally } from '../../../kit/tally.ts';
+import { tenantKey } from '../../../classify/tenant-key.ts';
+
 /** How long the place of a group is kept whose request has left no turn. */
 const PLACE_MS = 600_000;
 /** So many names have known sizes. */
 const MAX_NAMES = 100_000;
 
 interface Place {
+  readonly tenant: string;
   /** Unix ms. */
   readonly untilMs: number;
 }
@@ -17,6 +21,8 @@ export class AnnouncedGroups {
   readonly #sizes = new Map<string, number>();
   /** The oldest first. */
   readonly #places = new Map<string, Place>();
+  /** How many each tenant has. */
+  readonly #perTenant = new Tally();
 
   announce(key: string, size: number): void {
     this.#sizes.delete(key);
@@ -32,9 +38,11 @@ export class AnnouncedGroups {
   }
 
   /** A name that is announced again keeps its place. */
-  keepPlace(key: string, nowMs: number): void {
-    this.#places.delete(key);
-    this.#places.set(key, { untilMs: nowMs + PLACE_MS });
+  keepPlace(tenant: string, name: string, nowMs: number): void {
+    const key = tenantKey(tenant, name);
+    this.freePlace(key);
+    this.#places.set(key, { tenant, untilMs: nowMs + PLACE_MS });
+    this.#perTenant.add(tenant, 1);
   }
 
   /** Another one after each request that announces the name; null: it has none. */
@@ -48,14 +56,18 @@ export class AnnouncedGroups {
 
   /** Its turn has come: it has begun, or it does not begin. */
   freePlace(key: string): void {
+    const place = this.#places.get(key);
+    if (place === undefined) return;
     this.#places.delete(key);
+    this.#perTenant.add(place.tenant, -1);
   }
 
-  places(nowMs: number): number {
+  /** @param tenant null: of all tenants */
+  places(tenant: string | null, nowMs: number): number {
     for (const [key, { untilMs }] of this.#places) {
       if (untilMs > nowMs) break;
-      this.#places.delete(key);
+      this.freePlace(key);
     }
-    return this.#places.size;
+    return tenant === null ? this.#places.size : this.#perTenant.of(tenant);
   }
 }

@@ -1,4 +1,5 @@
 import type { DropReason, FeedOptions } from '../../shared/feed.ts';
+import { Tally } from '../../../kit/tally.ts';
 import { tenantKey } from '../../../classify/tenant-key.ts';
 import type { RecordChange, RecordTables } from '../store/records.ts';
 import type { Group, Member } from './group.ts';
@@ -50,6 +51,8 @@ export class Book {
   readonly groups = new Map<number, Group>();
   /** Those of them that wait for members. */
   readonly open = new Set<Group>();
+  /** How many groups each tenant has. */
+  readonly perTenant = new Tally();
   readonly versions = new VersionOrder();
   counts: Counts = newCounts();
   readonly #records: RecordTables;
@@ -185,7 +188,7 @@ export class Book {
   /** Removes a group that is acked or dropped. @param reason null: it was delivered */
   remove(group: Group, reason: DropReason | null): void {
     const { counts } = this;
-    this.groups.delete(group.id);
+    if (this.groups.delete(group.id)) this.perTenant.add(group.tenant, -1);
     this.open.delete(group);
     const key = tenantKey(group.tenant, group.name);
     if (this.#newest.get(key) === group) this.#newest.delete(key);
@@ -295,6 +298,7 @@ export class Book {
 
   #index(group: Group): void {
     this.groups.set(group.id, group);
+    this.perTenant.add(group.tenant, 1);
     if (group.state === 'open') this.open.add(group);
     this.#newest.set(tenantKey(group.tenant, group.name), group);
     for (const { session } of group.members) this.#indexMember(group, session);

@@ -52,6 +52,8 @@ export interface FeedTick {
   /** Members that have ended. */
   readonly ended: readonly string[];
   readonly failures: readonly GroupFailure[];
+  /** Tenants that may begin no other group now. */
+  readonly full: readonly string[];
   /** Now. */
   readonly stats: FeedStats;
 }
@@ -125,7 +127,8 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       const cancelled = await begun().tick(feedNow());
       const ended = endedMembers;
       endedMembers = [];
-      return { cancelled, ended, failures: begun().failures.take(), stats: begun().stats };
+      const { failures, admissions, stats } = begun();
+      return { cancelled, ended, failures: failures.take(), full: admissions.full(feedNow()), stats };
     },
     /** @returns whether `feedNext` has groups; false: none came in time */
     async feedTake({ format, ...take }: FeedTake): Promise<boolean> {

@@ -335,3 +335,25 @@ test('a turn that is stored after its session was judged is judged when it is de
     assert.deepEqual(scene.feed.stats.droppedMembers, { [reason]: 1 });
   }
 });
+
+test('groups of one tenant keep no other tenant from beginning its own', async () => {
+  const { feed } = await startFeed({ groupSize: 2, maxPendingGroups: 2 });
+  const { admissions } = feed;
+  const declare = (tenant: string, name: string) =>
+    admissions.declare({ tenant, name, size: 2, sessions: [] }, feedNow());
+  const request = (tenant: string, session: string, group: string) =>
+    admissions.admit({ tenant, session, group, size: null, isAgain: false }, feedNow());
+  assert.equal((await declare('a', 'a-1')).kind, 'admitted');
+  // Its session key is in the body: the group has a place before it begins.
+  assert.equal((await request('a', '', 'a-2')).kind, 'admitted');
+  const full = await request('a', 's', 'a-3');
+  assert.ok(full.kind === 'full');
+  assert.match(full.message, /^2 groups of this API key are pending, and 2 may be/);
+  assert.equal((await declare('b', 'b-1')).kind, 'admitted');
+  assert.equal((await request('b', 's', 'b-2')).kind, 'admitted');
+  assert.equal((await request('b', '', 'b-3')).kind, 'full');
+  assert.deepEqual(admissions.full(feedNow()), ['a', 'b']);
+  await feed.close('a-1', 'a', feedNow());
+  assert.deepEqual(admissions.full(feedNow()), ['b']);
+  assert.equal((await declare('a', 'a-3')).kind, 'admitted');
+});
