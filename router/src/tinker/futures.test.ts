@@ -51,3 +51,29 @@ test('one result that is larger than the limit is kept; alternatives of tokens c
   equal(futures.find(small.id, '', false), 410);
   equal(futures.find(large.id, '', false), large);
 });
+
+test('a client that fetches no results drops no result of another one, and has no place of it', (t) => {
+  const futures = new Futures();
+  t.after(() => futures.close());
+  const finished = (tenant: string, bytes: number): Future => {
+    const future = futures.issue(tenant);
+    futures.settle(future, resultOf(bytes));
+    return future;
+  };
+  const own = finished('b', 40_000_000);
+  const [first, second] = [finished('a', 80_000_000), finished('a', 80_000_000)];
+  const last = finished('a', 80_000_000);
+  deepEqual(
+    [own, first, second, last].map(({ id }) => futures.find(id, '', true) instanceof Object),
+    [true, false, true, true],
+  );
+  // Its own result is small beside those of the other one.
+  const next = finished('b', 40_000_000);
+  equal(futures.find(own.id, 'b', false), own);
+  equal(futures.find(next.id, 'b', false), next);
+  deepEqual([futures.sizeOf('a'), futures.sizeOf('b')], [2, 2]);
+  futures.fetched(next);
+  futures.drop(own);
+  futures.drop(own);
+  deepEqual([futures.sizeOf('a'), futures.sizeOf('b'), futures.size], [2, 0, 2]);
+});

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { Tally } from '../kit/tally.ts';
 import type { SampleResult } from './sample.ts';
 
 /** As the SDK reads it: whose fault a failed sample is. */
@@ -45,12 +46,12 @@ export class Futures {
   dropped = 0;
   /** Called when one was. */
   onDropped: (id: string) => void = () => {};
+  /** How many each tenant has that were not fetched yet. */
+  readonly #open = new Tally();
   /** In the order of their first fetch. */
-  readonly #fetched = new Set<Future>();
-  #fetchedBytes = 0;
-  /** Those that have a result, in the order in which they got it. */
-  readonly #unfetched = new Set<Future>();
-  #unfetchedBytes = 0;
+  readonly #fetched = new Results(MAX_FETCHED_BYTES);
+  /** In the order in which they got their results. */
+  readonly #unfetched = new Results(MAX_UNFETCHED_BYTES);
   readonly #byTarget = new Map<string, Set<Future>>();
   /** Callbacks of waiting polls, by the id of a future or by a target. */
   readonly #waiting = new Map<string, Set<() => void>>();
@@ -64,8 +65,14 @@ export class Futures {
     this.#timer = setInterval(() => this.#sweep(performance.now()), SWEEP_MS).unref();
   }
 
+  /** How many were not fetched yet, of all tenants. */
   get size(): number {
     return this.#all.size - this.#fetched.size;
+  }
+
+  /** How many of a tenant were not fetched yet. */
+  sizeOf(tenant: string): number {
+    return this.#open.of(tenant);
   }
 
   issue(tenant: string, target = ''): Future {
@@ -77,6 +84,7 @@ export class Futures {
   add(id: string, tenant: string, target = ''): Future {
     const future: Future = { id, tenant, target, result: null, order: 0, doneMs: 0, fetchedMs: 0 };
     this.#all.set(id, future);
+    this.#open.add(tenant, 1);
     const others = this.#byTarget.get(target);
     if (others !== undefined) others.add(future);
     else if (target !== '') this.#byTarget.set(target, new Set([future]));
@@ -98,14 +106,12 @@ export class Futures {
     future.order = ++this.#order;
     future.doneMs = performance.now();
     this.#unfetched.add(future);
-    this.#unfetchedBytes += bytesOf(future);
     this.#wake(future.id);
     this.#wake(future.target);
-    for (const oldest of this.#unfetched) {
-      if (this.#unfetchedBytes <= MAX_UNFETCHED_BYTES || oldest === future) break;
-      this.drop(oldest);
+    for (let next = this.#unfetched.tooMany(future); next !== null; next = this.#unfetched.tooMany(future)) {
+      this.drop(next);
       this.dropped++;
-      this.onDropped(oldest.id);
+      this.onDropped(next.id);
     }
   }
 
@@ -146,24 +152,23 @@ export class Futures {
   fetched(future: Future): void {
     if (future.fetchedMs > 0 || !this.#all.has(future.id)) return;
     future.fetchedMs = performance.now();
-    const bytes = bytesOf(future);
-    if (this.#unfetched.delete(future)) this.#unfetchedBytes -= bytes;
+    this.#open.add(future.tenant, -1);
+    this.#unfetched.delete(future);
     this.#fetched.add(future);
-    this.#fetchedBytes += bytes;
     this.onOver(future.id);
-    for (const oldest of this.#fetched) {
-      if (this.#fetchedBytes <= MAX_FETCHED_BYTES || oldest === future) break;
-      this.drop(oldest);
-    }
+    for (let next = this.#fetched.tooMany(future); next !== null; next = this.#fetched.tooMany(future)) this.drop(next);
   }
 
   drop(future: Future): void {
     if (!this.#all.delete(future.id)) return;
     const others = this.#byTarget.get(future.target);
     if (others?.delete(future) === true && others.size === 0) this.#byTarget.delete(future.target);
-    if (this.#fetched.delete(future)) this.#fetchedBytes -= bytesOf(future);
-    if (this.#unfetched.delete(future)) this.#unfetchedBytes -= bytesOf(future);
-    if (future.fetchedMs === 0) this.onOver(future.id);
+    this.#fetched.delete(future);
+    this.#unfetched.delete(future);
+    if (future.fetchedMs === 0) {
+      this.#open.add(future.tenant, -1);
+      this.onOver(future.id);
+    }
     this.#wake(future.id);
   }
 
@@ -178,6 +183,48 @@ export class Futures {
       const isOver = fetchedMs > 0 ? nowMs - fetchedMs > KEPT_FETCHED_MS : nowMs - doneMs > KEPT_UNFETCHED_MS;
       if (doneMs > 0 && isOver) this.drop(future);
     }
+  }
+}
+
+/** Futures with results, up to a number of bytes of all tenants together. */
+class Results {
+  readonly #limitBytes: number;
+  readonly #all = new Set<Future>();
+  readonly #perTenant = new Tally();
+  #bytes = 0;
+
+  constructor(limitBytes: number) {
+    this.#limitBytes = limitBytes;
+  }
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  add(future: Future): void {
+    this.#all.add(future);
+    this.#count(future, 1);
+  }
+
+  delete(future: Future): void {
+    if (this.#all.delete(future)) this.#count(future, -1);
+  }
+
+  #count(future: Future, sign: 1 | -1): void {
+    const bytes = sign * bytesOf(future);
+    this.#bytes += bytes;
+    this.#perTenant.add(future.tenant, bytes);
+  }
+
+  /**
+   * What is to go next: the oldest result of the tenant that has the most bytes, so that one that fetches none drops no results of others.
+   * @param newest stays, however large it is @returns null: none
+   */
+  tooMany(newest: Future): Future | null {
+    if (this.#bytes <= this.#limitBytes) return null;
+    const largest = this.#perTenant.largest();
+    for (const future of this.#all) if (future.tenant === largest) return future === newest ? null : future;
+    return null;
   }
 }
 

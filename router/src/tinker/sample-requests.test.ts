@@ -27,6 +27,20 @@ test('requests of open samples are bounded by their bytes, and by their number',
   futures.close();
 });
 
+test('the number of open samples is one of each client', async () => {
+  const futures = new Futures();
+  const sampling = { openBytes: 0, read: () => Promise.resolve({ status: 400, detail: 'read' }) };
+  const parts = { futures, sampling, kept: null, maxOpen: () => 1 } as unknown as SampleRequestsParts;
+  const samples = new SampleRequests(parts);
+  futures.issue('a');
+  const statuses = ['a', 'b'].map((tenant) => samples.take(Buffer.alloc(1), { tenant } as Exchange));
+  deepEqual(
+    (await Promise.all(statuses)).map((refused) => 'status' in refused && refused.status),
+    [429, 400],
+  );
+  futures.close();
+});
+
 test('requests that are read at the same time do not exceed the number together', async () => {
   const futures = new Futures();
   const isRead = Promise.withResolvers<void>();

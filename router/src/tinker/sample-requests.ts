@@ -13,6 +13,7 @@ export interface SampleRequestsParts {
   readonly weights: Weights;
   /** null: without a data directory nothing outlives the process. */
   readonly kept: KeptSamples | null;
+  /** Samples of a tenant. */
   readonly maxOpen: () => number;
   /** What is wrong with the name of a base model; null: nothing. */
   readonly problemOf: (baseModel: string) => Promise<string | null>;
@@ -55,7 +56,7 @@ export class SampleRequests {
   async take(body: Buffer, x: Exchange): Promise<Promised | Refusal> {
     const { tenant } = x;
     const { futures, sampling, kept, maxOpen } = this.#parts;
-    if (futures.size >= maxOpen()) return full('--tinker-max-samples');
+    if (futures.sizeOf(tenant) >= maxOpen()) return full('--tinker-max-samples');
     if (sampling.openBytes + body.length > MAX_OPEN_BYTES) return full('1 GiB of open samples');
     const sample = await sampling.read(body);
     if ('detail' in sample) return sample;
@@ -64,7 +65,7 @@ export class SampleRequests {
     const asked = sampling.prepare(sample, source);
     if (asked.problem !== null) return { status: 400, detail: asked.problem };
     // Others were taken while this one was read.
-    if (futures.size >= maxOpen()) return full('--tinker-max-samples');
+    if (futures.sizeOf(tenant) >= maxOpen()) return full('--tinker-max-samples');
     if (sampling.openBytes + asked.bytes > MAX_OPEN_BYTES) return full('1 GiB of open samples');
     const target = targetOf(sample, tenant);
     const future = futures.issue(tenant, target);

@@ -33,7 +33,7 @@ export const tinkerOptions = {
   tinkerMaxSamples: option(
     '<count>',
     count.min(1).default(20_000),
-    'Maximum Tinker samples that are open: in flight, or finished and not fetched yet. Further ones get 429, which the SDK retries.',
+    'Maximum Tinker samples of each API key that are open: in flight, or finished and not fetched yet. Further ones get 429, which the SDK retries.',
   ),
   tinkerRetrySecs: option(
     '<secs>',
