@@ -107,7 +107,7 @@ async function assemble(
           });
     closers.add(() => picker?.close());
     path.tinker?.restore();
-    const { url, adminUrl, metricsUrl } = await ports.open(path.entry, path.metricsText);
+    const { url, adminUrl, metricsUrl } = await ports.open(path.entry, path.metricsPages);
     // Once the ports are known to be free, and before the event loop accepts a connection on the data port.
     addWorkers();
     const sweep = (): void => {

@@ -58,7 +58,8 @@ export async function makeOwn(parts: Extensions) {
   loaded.endpoints.addTo(app);
   const endpoints = ownEndpoints(app, loaded.endpoints.maxBytes, modelList(models));
   parts.own.isOwn = endpoints.isOwn;
-  return { ...parts, peers, rows, metricsText, history: dashboard?.history ?? null, endpoints };
+  const metricsPages = { metricsText, probe: async (path: string) => app.request(path) };
+  return { ...parts, peers, rows, metricsPages, history: dashboard?.history ?? null, endpoints };
 }
 
 interface Shown

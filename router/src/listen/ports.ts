@@ -5,7 +5,7 @@ import { serverCertificates } from '../config/certificates.ts';
 import type { LiveConfig } from '../config/live.ts';
 import type { Config } from '../config/options.ts';
 import type { CoarseClock } from '../kit/clock.ts';
-import { type MetricsText, createMetricsServer } from '../observe/metrics-server.ts';
+import { type MetricsPages, createMetricsServer } from '../observe/metrics-server.ts';
 import { listenOn, listenOr } from '../wire/listen-on.ts';
 import type { RequestListener } from '../wire/client-connection.ts';
 import { Listener, type ListenerOptions } from '../wire/listener.ts';
@@ -104,9 +104,9 @@ export class Ports {
   }
 
   /** Rejects, naming the option, when an address can't be listened on. */
-  async open(requests: RequestListener, metricsText: MetricsText) {
+  async open(requests: RequestListener, pages: MetricsPages) {
     const { host, port, adminHost, prometheusHost, prometheusPort, reusePort, allowedHosts } = this.#config;
-    const metricsServer = createMetricsServer(metricsText, hostTest(prometheusHost, allowedHosts));
+    const metricsServer = createMetricsServer(pages, hostTest(prometheusHost, allowedHosts));
     this.#metrics = metricsServer;
     const metricsAt = { port: prometheusPort, host: prometheusHost, reusePort };
     const admin = this.#admin;

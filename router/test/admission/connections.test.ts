@@ -24,6 +24,21 @@ test('--max-connections: one more is closed as it comes; when one has gone there
   equal((await send(t, router.url, HELLO)).status, 200);
 });
 
+test('at the limit of connections probes respond on the metrics port', async (t) => {
+  const { router } = await startScene(t, { maxConnections: 1 });
+  const refused = await connectClient(t, router.url);
+  await refused.untilEnded();
+  const probe = async (path: string): Promise<[number, string | null, string]> => {
+    const response = await fetch(new URL(path, router.metricsUrl));
+    return [response.status, response.headers.get('content-type'), await response.text()];
+  };
+  deepEqual(await probe('/liveness'), [200, 'text/plain;charset=UTF-8', 'OK']);
+  const ready = { status: 'ready', healthy_workers: 1, total_workers: 1 };
+  deepEqual(await probe('/readiness'), [200, 'application/json', JSON.stringify(ready)]);
+  router.fleet.remove(router.fleet.workers[0]!);
+  equal((await probe('/readiness'))[0], 503);
+});
+
 test('--max-connections-per-client: one more from the same address is closed as it comes', async (t) => {
   const { client, engine, router } = await startScene(t, { maxConnectionsPerClient: 2 });
   engine.onRequest = (asked) => asked.answer('1');

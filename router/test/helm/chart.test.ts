@@ -115,11 +115,13 @@ suite('the Helm chart', { skip }, () => {
     );
     const run = turnout(t, [...commandOf(t, all), ...anyPorts]);
     const [, url] = await run.says(/listening on (http:\/\/127\.0\.0\.1:\d+)/);
+    const [, metrics] = await run.says(/metrics on (http:\/\/127\.0\.0\.1:\d+)/);
     const { livenessProbe, readinessProbe } = podOf(all).containers[0];
-    const statusOf = async (path: string): Promise<number> => (await fetch(`${url}${path}`)).status;
-    assert.equal(await statusOf(livenessProbe.httpGet!.path), 200);
-    await until('the router is ready', async () => (await statusOf(readinessProbe.httpGet!.path)) === 200);
-    assert.equal(await statusOf('/v1/models'), 401, 'the keys of the secret are in force');
+    assert.deepEqual([livenessProbe.httpGet!.port, readinessProbe.httpGet!.port], ['metrics', 'metrics']);
+    const statusOf = async (path: string): Promise<number> => (await fetch(path)).status;
+    assert.equal(await statusOf(metrics + livenessProbe.httpGet!.path), 200);
+    await until('the router is ready', async () => (await statusOf(metrics + readinessProbe.httpGet!.path)) === 200);
+    assert.equal(await statusOf(`${url}/v1/models`), 401, 'the keys of the secret are in force');
   });
 
   test('the pod outlives the drain, runs without rights, and has the permissions of deploy/kubernetes', async () => {
@@ -161,14 +163,6 @@ suite('the Helm chart', { skip }, () => {
 
   test('an upgrade replaces a pod that is not ready', async () => {
     assert.equal(one(await manifests(), 'StatefulSet').spec!['podManagementPolicy'], 'Parallel');
-  });
-
-  test('a router that asks for client certificates is probed by a connection', async () => {
-    const probe = podOf(await manifests('--set', 'options.tls-client-ca-path=/tls/ca.pem')).containers[0]
-      .readinessProbe;
-    assert.deepEqual(probe.tcpSocket, { port: 'http' });
-    const ofTls = podOf(await manifests('--set', 'options.tls-cert-path=/tls/cert.pem')).containers[0].livenessProbe;
-    assert.equal(ofTls.httpGet?.scheme, 'HTTPS');
   });
 
   test('the notes have a command that works with the values', async (t) => {

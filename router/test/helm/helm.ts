@@ -53,8 +53,7 @@ export interface Pod {
 }
 
 interface Probe {
-  readonly httpGet?: { readonly path: string; readonly port: string; readonly scheme?: string };
-  readonly tcpSocket?: { readonly port: string };
+  readonly httpGet?: { readonly path: string; readonly port: string };
   readonly grpc?: { readonly port: number; readonly service: string };
 }
 

@@ -79,14 +79,14 @@ test('the steps of the Dockerfile make a router that an unprivileged user can ru
   const port = await new Promise<string>((resolve, reject) => {
     router.stdout!.on('data', (part: Buffer) => {
       output += part.toString();
-      const found = /listening on http:\/\/[^:]+:(\d+)/.exec(output);
-      if (found !== null) resolve(found[1]!);
+      const found = /metrics on http:\/\/[^:]+:(\d+)/.exec(output);
+      if (found !== null && output.includes('listening on ')) resolve(found[1]!);
     });
     void ended.then(() => reject(new Error(`it ended: ${output}`)));
   });
   const [, check = '[]'] = /CMD (\[.*\])$/.exec(all(image, 'HEALTHCHECK')[0]!) ?? [];
   const [program = '', ...args] = JSON.parse(check) as string[];
-  const checked = (at: string) => promisify(execFile)(program, args, { env: { ...env, TURNOUT_PORT: at } });
+  const checked = (at: string) => promisify(execFile)(program, args, { env: { ...env, TURNOUT_PROMETHEUS_PORT: at } });
   await checked(port);
   await assert.rejects(checked('1'));
   router.kill('SIGTERM');

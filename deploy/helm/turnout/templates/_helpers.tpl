@@ -57,14 +57,11 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- .Values.picker.inferencePool.name | default (include "turnout.name" .) }}
 {{- end }}
 
-{{- /* The kubelet has no client certificate: if the router asks for one, a probe only connects. */}}
+{{- /* Not at the data port: it closes connections above its limits, and may require client certificates, which the kubelet does not have. */}}
 {{- define "turnout.probe" -}}
-{{- $options := .root.Values.options }}
 {{- if .root.Values.picker.enabled -}}
 grpc: { port: {{ .root.Values.picker.healthPort }}, service: {{ trimPrefix "/" .path }} }
-{{- else if index $options "tls-client-ca-path" -}}
-tcpSocket: { port: http }
 {{- else -}}
-httpGet: { path: {{ .path }}, port: http{{ if index $options "tls-cert-path" }}, scheme: HTTPS{{ end }} }
+httpGet: { path: {{ .path }}, port: metrics }
 {{- end }}
 {{- end }}

@@ -208,7 +208,7 @@ class RouterArgs(PeerArgs):
     )
     prometheus_port: int = field(
         default=29000,
-        metadata={"flag": "prometheus-port", "help": "Port of GET /metrics, which the main port serves, too; 0 picks a free one."},
+        metadata={"flag": "prometheus-port", "help": "Port of GET /metrics, /liveness and /readiness, which the main port serves, too; 0 picks a free one."},
     )
     prometheus_host: str = field(
         default="127.0.0.1",

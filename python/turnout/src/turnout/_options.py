@@ -489,7 +489,7 @@ class RouterOptions(TypedDict, total=False):
     """text or json. Without it: text where the standard output is a terminal, else json; files of --log-dir are json."""
 
     prometheus_port: int
-    """Port of GET /metrics, which the main port serves, too; 0 picks a free one. Default: 29000."""
+    """Port of GET /metrics, /liveness and /readiness, which the main port serves, too; 0 picks a free one. Default: 29000."""
 
     prometheus_host: str
     """Address of --prometheus-port. Default: 127.0.0.1."""

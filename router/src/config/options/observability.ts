@@ -29,7 +29,7 @@ export const observabilityOptions = {
   prometheusPort: option(
     '<port>',
     port.default(29_000),
-    'Port of GET /metrics, which the main port serves, too; 0 picks a free one.',
+    'Port of GET /metrics, /liveness and /readiness, which the main port serves, too; 0 picks a free one.',
     { needsRestart: true },
   ),
   prometheusHost: option('<address>', address.default('127.0.0.1'), 'Address of --prometheus-port.', {
