@@ -285,6 +285,25 @@ test('lists are separated by spaces, commas or both', () => {
   assert.deepEqual(fromText('workerUrls', 'a, b'), ['a', 'b']);
 });
 
+test('a list of numbers is also JSON, and the message shows the element that is no number', () => {
+  const of = (text: string) => loadConfig({}, { TURNOUT_RETRY_STATUSES: text }, undefined).retryStatuses;
+  for (const text of ['500 502', '500,502', '[500, 502]', '["500","502"]'])
+    assert.deepEqual(of(text), [500, 502], text);
+  assert.deepEqual(of('[]'), []);
+  assert.equal(
+    errorOf(() => of('[500, x]')),
+    'TURNOUT_RETRY_STATUSES: "x" is not a number',
+  );
+  assert.equal(
+    errorOf(() => of('[500, 99]')),
+    'TURNOUT_RETRY_STATUSES: 99: must be at least 400',
+  );
+  assert.equal(
+    errorOf(() => loadConfig({}, {}, fileOf('retry-statuses: [500, null]\n'))),
+    `${fileOf('retry-statuses: [500, null]\n')} line 1: retry-statuses: null is not a number`,
+  );
+});
+
 test('a list as JSON has elements with spaces and commas', () => {
   const keys = ['long secret,0', '["', ''];
   for (const name of ['adminApiKey', 'plugin', 'selector'] as const) {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { type Document, LineCounter, isMap, isNode, isScalar, parseDocument } from 'yaml';
 import * as z from 'zod';
 import { nearest, suggestion } from './nearest.ts';
-import { type OptionSpec, innerSchema } from './options/option.ts';
+import { type OptionSpec, innerSchema, isNumeric } from './options/option.ts';
 import { type Config, type OptionName, configSchema, envName, kebab, options } from './options.ts';
 import { listOf, splitList } from './split-list.ts';
 import { messageFor } from './value-messages.ts';
@@ -137,7 +137,6 @@ export function fromText(name: OptionName, text: string): unknown {
   if (inner instanceof z.ZodArray) return listOf(text, split);
   if (inner instanceof z.ZodBoolean)
     return /^(1|true|yes|on)$/i.test(text) || (!/^(0|false|no|off|)$/i.test(text) && text);
-  if (inner instanceof z.ZodNumber || inner instanceof z.ZodUnion)
-    return /^-?\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : text;
+  if (inner instanceof z.ZodNumber || inner instanceof z.ZodUnion) return isNumeric(text) ? Number(text) : text;
   return text;
 }

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { flag, inGroup, port } from './option.ts';
+import { flag, inGroup, numbers, port, splitNumbers } from './option.ts';
 
 /** Kubernetes, "Labels and Selectors", syntax and character set. */
 const LABEL =
@@ -46,9 +46,9 @@ export const discoveryOptions = {
   ),
   endpointTargetPorts: option(
     '<port...>',
-    z.array(z.coerce.number().int().min(1).max(65_535)).max(8).default([]),
+    numbers(z.int().min(1).max(65_535)).max(8).default([]),
     'Ports of the engines in these pods, in place of --service-discovery-port: each port is a worker.',
-    { needsRestart: true },
+    { needsRestart: true, split: splitNumbers },
   ),
   poolName: option(
     '<name>',

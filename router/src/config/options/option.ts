@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { MAX_TIMER_MS } from '../../kit/clock.ts';
+import { splitList } from '../split-list.ts';
 
 /** The section of an option in `--help` and in the reference. */
 export type OptionGroup =
@@ -56,6 +57,8 @@ export const innerSchema = (schema: z.ZodType): z.ZodType => {
   return schema instanceof z.ZodPipe ? innerSchema(schema.in as z.ZodType) : schema;
 };
 
+export const isNumeric = (text: string): boolean => /^-?\d+(\.\d+)?$/.test(text.trim());
+
 /** An address to listen on. Launchers pass one of IPv6 with the brackets that it has in URLs: slime and miles do. */
 export const address = z.string().overwrite((text) => text.replace(/^\[(.*)\]$/, '$1'));
 export const port = z.int().min(0).max(65_535);
@@ -74,4 +77,9 @@ export const headerName = z
 export const share = z.number().min(0).max(1);
 export const flag = z.boolean().default(false);
 export const file = z.string().min(1).optional();
+/** A list of numbers. Flags and variables have texts, of which a message can show those that are no numbers. */
+export const numbers = (each: z.ZodNumber) =>
+  z.array(z.preprocess((value) => (typeof value === 'string' && isNumeric(value) ? Number(value) : value), each));
+/** Also as JSON. */
+export const splitNumbers = (text: string): string[] => splitList([text.replace(/^\s*\[(.*)\]\s*$/s, '$1')]);
 export const list = z.array(z.string().min(1)).default([]);

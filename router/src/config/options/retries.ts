@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { count, flag, inGroup, ms, secs, share } from './option.ts';
+import { count, flag, inGroup, ms, numbers, secs, share, splitNumbers } from './option.ts';
 
 const option = inGroup('Retries');
 const breaker = inGroup('Breaker');
@@ -42,8 +42,9 @@ export const retriesOptions = {
   retryJitterFactor: option('<share>', share.default(0.1), 'Backoff jitter, as a fraction of the delay (±).'),
   retryStatuses: option(
     '<statuses...>',
-    z.array(z.coerce.number().int().min(400).max(599)).default([408, 429, 500, 502, 503, 504]),
+    numbers(z.int().min(400).max(599)).default([408, 429, 500, 502, 503, 504]),
     'Response statuses that are retried, for generation requests and for methods without side effects.',
+    { split: splitNumbers },
   ),
   retryAfterMaxSecs: option(
     '<secs>',
