@@ -39,34 +39,51 @@ const adminPort = (config: Config): ListenerOptions => ({
 
 const TAKEN_MS = 250;
 
-/** Rejects with the name of the option if a port is in use: before the start opens files, loads a tokenizer and adds workers. */
-export async function checkPorts(config: Config): Promise<void> {
+interface WantedPort {
+  readonly flag: string;
+  readonly hostFlag: string;
+  readonly host: string;
+  readonly port: number;
+  /** Other processes may listen there too. */
+  readonly reusePort: boolean;
+  readonly isGrpc: boolean;
+}
+
+/** All ports that a router with this configuration listens on. */
+export function wantedPorts(config: Config): WantedPort[] {
   const { host, port, adminHost, adminPort, prometheusHost, prometheusPort, reusePort } = config;
   const { pickerHost, pickerPort, pickerHealthPort } = config;
-  // With several listeners the system would give connections to the probe.
-  if (reusePort) return;
-  const wanted = [
-    { flag: '--port', hostFlag: '--host', host, port },
-    { flag: '--admin-port', hostFlag: '--admin-host', host: adminHost, port: adminPort ?? 0 },
-    { flag: '--prometheus-port', hostFlag: '--prometheus-host', host: prometheusHost, port: prometheusPort },
+  const http = { reusePort, isGrpc: false };
+  const grpc = { hostFlag: '--picker-host', host: pickerHost, reusePort: false, isGrpc: true };
+  return [
+    { flag: '--port', hostFlag: '--host', host, port, ...http },
+    { flag: '--prometheus-port', hostFlag: '--prometheus-host', host: prometheusHost, port: prometheusPort, ...http },
+    ...(adminPort === undefined
+      ? []
+      : [{ flag: '--admin-port', hostFlag: '--admin-host', host: adminHost, port: adminPort, ...http }]),
     ...(pickerPort === undefined
       ? []
       : [
-          { flag: '--picker-port', hostFlag: '--picker-host', host: pickerHost, port: pickerPort },
-          { flag: '--picker-health-port', hostFlag: '--picker-host', host: pickerHost, port: pickerHealthPort },
+          { flag: '--picker-port', port: pickerPort, ...grpc },
+          { flag: '--picker-health-port', port: pickerHealthPort, ...grpc },
         ]),
   ];
-  for (const { flag, hostFlag, ...at } of wanted) {
-    if (at.port === 0) continue;
+}
+
+/** Rejects with the name of the option if a port is in use: before the start opens files, loads a tokenizer and adds workers. */
+export async function checkPorts(config: Config): Promise<void> {
+  for (const { flag, hostFlag, host, port, reusePort } of wantedPorts(config)) {
+    // With several listeners the system would give connections to the probe.
+    if (reusePort || port === 0) continue;
     // Listening on the port itself would accept clients for a moment and drop them, so the host is tried with another port.
     const probe = createServer();
     const check = async (): Promise<number> => {
-      const found = await listenOn(probe, { host: at.host, port: 0, reusePort });
-      if (await isTaken(at.host, at.port)) throw Object.assign(new Error('taken'), { code: 'EADDRINUSE' });
+      const found = await listenOn(probe, { host, port: 0, reusePort });
+      if (await isTaken(host, port)) throw Object.assign(new Error('taken'), { code: 'EADDRINUSE' });
       return found;
     };
     try {
-      await listenOr(check, `${flag} ${at.port}`, `${hostFlag} ${at.host}`);
+      await listenOr(check, `${flag} ${port}`, `${hostFlag} ${host}`);
     } finally {
       probe.close();
     }

@@ -21,6 +21,8 @@ async function doctor(t: TestContext, ...args: string[]) {
   return { code, output: run.output() };
 }
 
+const portOf = (url: string | null): string => new URL(url!).port;
+
 async function simEngine(t: TestContext, options: Parameters<typeof startSimEngine>[0] = {}) {
   const engine = await startSimEngine({ timeScale: 0, ...options });
   t.after(() => engine.close());
@@ -116,7 +118,6 @@ test('doctor notes the ports of a router that runs, and finds those of another p
   const { certPath: tlsCertPath, keyPath: tlsKeyPath } = certificate;
   const open = await startTestRouter(t, { adminPort: 0 });
   const guarded = await startTestRouter(t, { apiKey: ['key'], tlsCertPath, tlsKeyPath });
-  const portOf = (url: string | null): string => new URL(url!).port;
   for (const [router, admin] of [
     [open, ['--admin-port', portOf(open.adminUrl)]],
     [guarded, []],
@@ -132,6 +133,19 @@ test('doctor notes the ports of a router that runs, and finds those of another p
   const { code, output } = await doctor(t, '--port', portOf(engine.url));
   assert.match(output, /PROBLEM {2}--port \d+ on 127\.0\.0\.1 can't be listened on \(EADDRINUSE\)/);
   assert.equal(code, 1);
+});
+
+test('doctor checks the ports of the endpoint picker, and knows those of one that runs', async (t) => {
+  const router = await startTestRouter(t, { pickerPort: 0, pickerHealthPort: 0, pickerTls: 'off' });
+  const { address, healthAddress } = router.picker!;
+  const [port, healthPort] = [portOf(`http://${address}`), portOf(`http://${healthAddress}`)];
+  const ports = ['--picker-port', port, '--picker-health-port', healthPort, '--picker-tls', 'off'];
+  const running = await doctor(t, ...ports, '--prometheus-port', portOf(router.metricsUrl));
+  for (const flag of ['--picker-port', '--picker-health-port'])
+    assert.match(running.output, new RegExp(`note {5}${flag} \\d+ on \\S+ is in use: a turnout router runs there`));
+  const other = await doctor(t, ...ports);
+  assert.match(other.output, /PROBLEM {2}--picker-port \d+ on \S+ can't be listened on \(EADDRINUSE\): choose another/);
+  assert.equal(other.code, 1);
 });
 
 test('doctor finds http engines behind https addresses', async (t) => {

@@ -4,15 +4,22 @@ import { createServer } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { type Finding, note, ok, problem } from './finding.ts';
 
-interface Place {
-  readonly flag: string;
+interface Address {
   readonly host: string;
   readonly port: number;
-  readonly reusePort: boolean;
 }
 
-/** A port of a router that runs is a note: its user wants the other findings. */
-export function checkPort({ flag, host, port, reusePort }: Place): Promise<Finding> {
+interface Place extends Address {
+  readonly flag: string;
+  readonly reusePort: boolean;
+  readonly isGrpc: boolean;
+}
+
+/**
+ * A port of a router that runs is a note: its user wants the other findings. @param metrics of the router with this configuration: it shows
+ * whose a gRPC port is
+ */
+export function checkPort({ flag, host, port, reusePort, isGrpc }: Place, metrics: Address): Promise<Finding> {
   if (port === 0) return Promise.resolve(ok(`${flag} 0: any free port`));
   return new Promise((resolve) => {
     const server = createServer();
@@ -20,7 +27,7 @@ export function checkPort({ flag, host, port, reusePort }: Place): Promise<Findi
       const failed = problem(`${flag} ${port} on ${host} can't be listened on (${code}): choose another`);
       const taken = note(`${flag} ${port} on ${host} is in use: a turnout router runs there`);
       if (code !== 'EADDRINUSE') resolve(failed);
-      else void isRouter(host, port).then((isOne) => resolve(isOne ? taken : failed));
+      else void isRouter(isGrpc ? metrics : { host, port }).then((isOne) => resolve(isOne ? taken : failed));
     });
     server.listen({ port, host, reusePort }, () =>
       server.close(() => resolve(ok(`${flag} ${port} on ${host} is free`))),
@@ -32,7 +39,7 @@ const TIMEOUT_MS = 2_000;
 const anyAddress: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
 
 /** By its metrics, which each of its ports has, or by its refusal of a request without a key. */
-async function isRouter(host: string, port: number): Promise<boolean> {
+async function isRouter({ host, port }: Address): Promise<boolean> {
   const place = { host: anyAddress[host] ?? host, port, path: '/metrics', agent: false };
   for (const request of [httpRequest, httpsRequest]) {
     // The doctor sends the router nothing that is secret, so any certificate will do.

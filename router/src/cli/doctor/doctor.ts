@@ -7,6 +7,7 @@ import { type Encode, type EngineAccess, checkWorker, engineAccess } from './che
 import { checkTinker } from './check-tinker.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 import { ConfigError } from '../../config/load.ts';
+import { wantedPorts } from '../../listen/ports.ts';
 import { openFileLimit } from '../../wire/open-files.ts';
 import { checkStart } from '../check-start.ts';
 import { type KubeAccess, findAccess } from '../../fleet/discover/kube-access.ts';
@@ -107,14 +108,10 @@ const FEW_FILES = 8_192;
 /** Checks Node.js, ports, limits, and every file that a start reads. */
 async function checkMachine(config: Config): Promise<Finding[]> {
   const files = openFileLimit();
-  const { host, port, adminHost, adminPort, prometheusHost, prometheusPort, reusePort } = config;
+  const metrics = { host: config.prometheusHost, port: config.prometheusPort };
   return [
     ok(`Node.js ${process.versions.node}`),
-    await checkPort({ flag: '--port', host, port, reusePort }),
-    await checkPort({ flag: '--prometheus-port', host: prometheusHost, port: prometheusPort, reusePort }),
-    ...(adminPort === undefined
-      ? []
-      : [await checkPort({ flag: '--admin-port', host: adminHost, port: adminPort, reusePort })]),
+    ...(await Promise.all(wantedPorts(config).map((wanted) => checkPort(wanted, metrics)))),
     files < FEW_FILES
       ? note(
           `open files: ${files} at most, which is about ${Math.floor(files / 2)} requests in flight; raise it with ulimit -n`,
