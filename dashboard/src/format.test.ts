@@ -1,6 +1,6 @@
 import { equal } from 'node:assert/strict';
 import { test } from 'node:test';
-import { count, counted, duration, percent, rate, shortUrl } from './format.ts';
+import { clock, count, counted, duration, percent, rate, shortUrl } from './format.ts';
 
 const cases: readonly (readonly [text: string, expected: string])[] = [
   [count(0), '0'],
@@ -35,3 +35,10 @@ const cases: readonly (readonly [text: string, expected: string])[] = [
 ];
 
 for (const [text, expected] of cases) test(expected, () => equal(text, expected));
+
+test('a time of another day has its date', () => {
+  const now = new Date(2026, 10, 27, 0, 30).getTime();
+  equal(clock(new Date(2026, 10, 27, 0, 3, 7).getTime(), now), '00:03:07');
+  equal(clock(new Date(2026, 10, 26, 23, 59, 59).getTime(), now), '26 Nov 23:59:59');
+  equal(clock(new Date(2025, 10, 27, 0, 30).getTime(), now), '27 Nov 00:30:00');
+});

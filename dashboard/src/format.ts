@@ -40,7 +40,14 @@ export function duration(seconds: number | null | undefined): string {
 }
 
 /** `14:03:27` in the browser's time zone. */
-export const clock = (unixMs: number): string => new Date(unixMs).toLocaleTimeString('en-GB');
+export const timeOfDay = (unixMs: number): string => new Date(unixMs).toLocaleTimeString('en-GB');
+
+/** The same with the date, `3 Nov 14:03:27`, if that is not today's. */
+export function clock(unixMs: number, nowMs = Date.now()): string {
+  const [day, today] = [unixMs, nowMs].map((ms) => new Date(ms).toDateString());
+  if (day === today) return timeOfDay(unixMs);
+  return `${new Date(unixMs).toLocaleDateString('en-GB', { day: 'numeric', month: 'short' })} ${timeOfDay(unixMs)}`;
+}
 
 /** The part of a worker's URL that differs: `10.0.0.7:8000@2`. */
 export const shortUrl = (url: string): string => url.replace(/^https?:\/\//, '');

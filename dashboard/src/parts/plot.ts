@@ -1,7 +1,7 @@
 import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
-import { clock } from '../format.ts';
+import { timeOfDay } from '../format.ts';
 import { textPx } from './data-table.ts';
 import { theme } from '../shell/theme.ts';
 
@@ -128,4 +128,4 @@ function spanOf(first: number, last: number): [number, number] {
   return [Math.min(first || to, to - MIN_SPAN_SECS), to];
 }
 
-const timeOf = (secs: number, hasSeconds: boolean): string => clock(secs * 1_000).slice(0, hasSeconds ? 8 : 5);
+const timeOf = (secs: number, hasSeconds: boolean): string => timeOfDay(secs * 1_000).slice(0, hasSeconds ? 8 : 5);

@@ -39,7 +39,7 @@ function kindsOf(row: Row): string[] {
 const workerText = ({ worker }: Row): string => (worker === null ? UNKNOWN : shortUrl(worker));
 
 const columns: readonly Column<Row>[] = [
-  { id: 'time', title: 'Ended', widthPx: 88, value: (row) => row.at + row.ms, cell: (row) => clock(row.at + row.ms) },
+  { id: 'time', title: 'Ended', widthPx: 120, value: (row) => row.at + row.ms, cell: (row) => clock(row.at + row.ms) },
   {
     id: 'status',
     title: 'Status',

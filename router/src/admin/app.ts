@@ -9,6 +9,7 @@ import { neededFor, openApi } from './endpoints.ts';
 import { addEngineMetrics } from './engine-metrics.ts';
 import { type ExplainContext, addExplain } from './explain.ts';
 import { addOverviewRoutes } from './overview.ts';
+import { EVENT_STREAM_HEADERS } from './own-endpoints.ts';
 import { type PolicyControl, addPolicyRoutes } from './policy-control.ts';
 import { type SessionRecord, addSessionRoutes } from './sessions.ts';
 import { addUrlRoutes } from './workers/by-url.ts';
@@ -63,13 +64,6 @@ export function createAdminApp(context: AdminContext): Hono {
   return app;
 }
 
-const TAP_HEADERS = {
-  'content-type': 'text/event-stream',
-  'cache-control': 'no-store',
-  // The length is not known: see `isStreamed`.
-  'transfer-encoding': 'chunked',
-};
-
 /** `GET /tap`: exchanges as they end. */
 function addTap(app: Hono, rows: ExchangeRows): void {
   app.get('/tap', async (c) => {
@@ -78,7 +72,7 @@ function addTap(app: Hono, rows: ExchangeRows): void {
     const { data, problem } = checkInput(rowQuery, c.req.query());
     if (problem !== null) return c.json({ error: `In the query: ${problem}`, code: 'bad_request' }, 400);
     return new Response(new ReadableStream(new Tap(rows, rowFilter(data)), { highWaterMark: 0 }), {
-      headers: TAP_HEADERS,
+      headers: EVENT_STREAM_HEADERS,
     });
   });
 }

@@ -145,6 +145,16 @@ export function modelList(models: FleetModels): (x: Exchange) => boolean {
   };
 }
 
+/** Of server-sent events. */
+export const EVENT_STREAM_HEADERS = {
+  'content-type': 'text/event-stream',
+  'cache-control': 'no-store',
+  // nginx would keep events back until its buffer is full.
+  'x-accel-buffering': 'no',
+  // The length is not known: see `isStreamed`.
+  'transfer-encoding': 'chunked',
+};
+
 /** The length of the response is not known in advance. Event streams of plugins may not say so. */
 const isStreamed = ({ headers }: Response): boolean =>
   headers.has('transfer-encoding') || /^text\/event-stream/i.test(headers.get('content-type') ?? '');

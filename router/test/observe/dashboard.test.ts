@@ -72,6 +72,7 @@ async function* eventsOf(response: Response): AsyncGenerator<FeedEvent> {
 async function follow(t: TestContext, url: string): Promise<Reader> {
   const response = await fetch(`${url}/dashboard/feed`);
   equal(response.headers.get('content-type'), 'text/event-stream');
+  equal(response.headers.get('x-accel-buffering'), 'no');
   const reader = new Reader(response);
   t.after(() => reader.leave());
   return reader;

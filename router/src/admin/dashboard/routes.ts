@@ -1,5 +1,6 @@
 import type { Context, Hono } from 'hono';
 import type { Exchange } from '../../exchange.ts';
+import { EVENT_STREAM_HEADERS } from '../own-endpoints.ts';
 import type { FeedSources } from './feed-tables.ts';
 import type { Feed } from './feed.ts';
 
@@ -16,11 +17,6 @@ export function addDashboardRoutes(app: Hono, sources: FeedSources): void {
   );
   app.get('/dashboard/feed', async () => {
     feed ??= import('./feed.ts').then((loaded) => new loaded.Feed(sources));
-    const headers = {
-      'content-type': 'text/event-stream',
-      'cache-control': 'no-store',
-      'transfer-encoding': 'chunked',
-    };
-    return new Response((await feed).read(), { headers });
+    return new Response((await feed).read(), { headers: EVENT_STREAM_HEADERS });
   });
 }
