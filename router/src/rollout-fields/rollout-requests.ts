@@ -75,6 +75,7 @@ export class RolloutRequests implements PluginPhases {
     const fields = await this.#thread.runOnCopy('fields', body, isChat, cameByPath(x));
     if (fields === null) return { takesPart: false };
     const isStream = !('problem' in fields) && fields.isStream;
+    x.isPromptOnly = !('problem' in fields) && fields.isPromptOnly;
     const keepAlive = isStream ? x.wrapSink((sink) => new KeepAliveSink(sink)) : null;
     x.setState(this.#asking, {
       fields,

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { startChatScene } from '../harness/chat-scene.ts';
+import { untilIdle } from '../harness/router.ts';
 import { type Answer, type Choice, KINDS } from './scene.ts';
 
 const FIELDS = 'rollout-fields:{"layers":4,"moeLayers":"1-3","keepAliveSecs":0}';
@@ -71,4 +72,34 @@ for (const kind of KINDS) {
       }
     });
   }
+}
+
+const RECORDERS = ['chat-sessions', 'radix-tree:{"completions":true}'];
+
+for (const plugin of [
+  [FIELDS, ...RECORDERS],
+  [...RECORDERS, FIELDS],
+]) {
+  test(`${plugin[0]} first: a request about its prompt is no turn`, async (t) => {
+    const { post, begin, router } = await startChatScene(t, { kind: 'vllm', router: { plugin } });
+    const session = await begin();
+    const body = { model: 'sim', max_tokens: 0, logprobs: true };
+    for (const [path, asked] of [
+      [`/sessions/${session}/v1/chat/completions`, { messages, max_tokens: 4, logprobs: true, echo: true }],
+      [`/sessions/${session}/v1/chat/completions`, { messages, echo: true }],
+      ['/v1/completions', { prompt: [300, 301, 302], echo: true }],
+      ['/v1/completions', { prompt: [300, 301, 302], echo_last: 2 }],
+    ] as const) {
+      const { status, text } = await post(path, { ...body, ...asked }, { 'x-session-id': session });
+      assert.equal(status, 200, text);
+    }
+    await untilIdle(router);
+    const recorded = (await (await fetch(`${router.url}/trajectories/${session}`)).json()) as {
+      page: readonly { output_tokens: number }[];
+    };
+    assert.deepEqual(
+      recorded.page.map(({ output_tokens: sampled }) => sampled),
+      [4],
+    );
+  });
 }

@@ -104,6 +104,7 @@ export class Capture<State extends Captured> implements PluginPhases {
   }
 
   requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
+    if (x.isPromptOnly) return body;
     if (body.length > MAX_BODY_BYTES) {
       this.#strategy.tooLarge(x, worker);
       return body;
