@@ -46,3 +46,27 @@ test('what does not fit is left alone', () => {
     equal(joined(npy(prompt), bad), null);
   }
 });
+
+/** As prime-rl's vLLM returns them. */
+const packed = (rows: readonly (readonly number[])[], more: object = {}): string =>
+  JSON.stringify({
+    data: Buffer.from(rows.flat()).toString('base64'),
+    shape: [rows.length, 2, 2],
+    start: 0,
+    dtype: 'uint8',
+    ...more,
+  });
+
+test('the rows in an object are joined if they are of one kind', () => {
+  const join = (first: string, second: string) =>
+    joinedExperts(Buffer.from(first), Buffer.from(second))?.toString() ?? null;
+  equal(join(packed(prompt), packed(made)), packed([...prompt, made[2]!]));
+  equal(join(packed(prompt, { start: 4 }), packed(made, { start: 4 })), packed([...prompt, made[2]!], { start: 4 }));
+  for (const other of [{ start: 1 }, { dtype: 'uint16' }, { shape: [2, 4, 1] }, { shape: [3, 2, 2] }, { data: null }]) {
+    equal(join(packed(prompt, other), packed(made)), null, JSON.stringify(other));
+  }
+  for (const bad of ['null', '[[1]]', '{', `"${npy(prompt)}"`]) {
+    equal(join(bad, packed(made)), null, bad);
+    equal(join(packed(prompt), bad), null, bad);
+  }
+});
