@@ -94,3 +94,14 @@ test('each of many samples is taken once, however often it came again', () => {
   }
   assert.equal(taken, ends);
 });
+
+test('an abort is found wherever its event is split: the event before it has ids that it may lack', () => {
+  const before = soFar(0, 3, 'a');
+  const end = soFar(0, 3, 'a', 'abort');
+  const stream = Buffer.from(soFar(0, 1, 'a') + soFar(0, 2, 'a') + before + end);
+  for (let size = 1; size <= stream.length; size++) {
+    const tap = new AnswerTap(true, true, true);
+    for (let at = 0; at < stream.length; at += size) tap.observe(stream, at, Math.min(at + size, stream.length));
+    assert.equal(Buffer.concat(tap.take()).toString(), before + end, `in pieces of ${size}`);
+  }
+});

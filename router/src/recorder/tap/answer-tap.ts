@@ -199,7 +199,7 @@ export class AnswerTap implements ResponseObserver, MemberTaker {
     // What says that the stream is over, or why it broke off, has no tokens.
     const hasTokens = hasIndex || (this.#isAlone && hasInfo);
     const sample = hasTokens ? (this.#isAlone ? '' : index) : null;
-    const isAbort = isFinish && pieces.some((piece) => piece.includes('"abort"'));
+    const isAbort = isFinish && Buffer.concat(pieces).includes('"abort"');
     const event = { pieces, bytes, sample, version, isFinish, isAbort };
     if (this.#isCumulative === false) addTo(this.#kept, event);
     else if (this.#isCumulative) this.#setNewest(event);
