@@ -53,9 +53,8 @@ const LOST = Buffer.from('event: lost\n');
 /** null: a comment. */
 function readEvent(event: Buffer): [isLost: boolean, data: string | null] {
   const isLost = event.subarray(0, LOST.length).equals(LOST);
-  const rest = isLost ? event.subarray(LOST.length) : event;
-  const [start, end] = dataOf(rest);
-  return [isLost, start < 0 ? null : rest.toString('utf8', start, end).trim()];
+  const [start, end] = dataOf(event);
+  return [isLost, start < 0 ? null : event.toString('utf8', start, end).trim()];
 }
 
 /** The last column may be long. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from '../../test/harness/fast-check.ts';
-import { EventSplitter, joined, objectStarts } from './sse.ts';
+import { EventSplitter, dataOf, joined, objectStarts } from './sse.ts';
 
 /** What comes out of a splitter that is fed the text in parts. The cuts are places in the text. */
 function split(text: string, cuts: readonly number[] = [], copies = false): { events: string[]; rest: string } {
@@ -111,4 +111,16 @@ test('the objects in complete lines of data are found', () => {
   assert.deepEqual(objectStarts(Buffer.from(text)), [text.indexOf('{"a"'), text.indexOf('{}')]);
   assert.deepEqual(objectStarts(Buffer.from('data: {}')), []);
   assert.deepEqual(objectStarts(Buffer.from('data:\ndata: [\n {"a":1}\n')), []);
+});
+
+test('the data of an event is found after other lines, where it has one line', () => {
+  const found = (text: string): string | null => {
+    const [start, end] = dataOf(Buffer.from(text));
+    return start < 0 ? null : text.slice(start, end);
+  };
+  assert.equal(found('data: {"a":1}\n\n'), ' {"a":1}');
+  assert.equal(found('event: a\n: comment\ndata:{}\nid: 1\n\n'), '{}');
+  assert.equal(found('data: x'), ' x');
+  for (const none of ['', ': data: x\n\n', 'event: data:\n\n', 'data: a\ndata: b\n\n', 'id: 1\ndata: a\ndata: b\n\n'])
+    assert.equal(found(none), null, none);
 });

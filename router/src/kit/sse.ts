@@ -117,12 +117,16 @@ const CR = 13;
 const OPEN_OBJECT = 0x7b;
 const SPACE = 0x20;
 const DATA = Buffer.from('data:');
+const LATER_DATA = Buffer.from('\ndata:');
 
-/** The span of the data in an event with one data line; -1 otherwise. */
+/** The span of the data in an event with one data line, which may come after others (`event:`, a comment); -1 otherwise. */
 export function dataOf(event: Buffer): readonly [start: number, end: number] {
-  if (!event.subarray(0, DATA.length).equals(DATA) || event.includes('\ndata:')) return [-1, -1];
-  const lineEnd = event.indexOf(LF);
-  return [DATA.length, lineEnd < 0 ? event.length : lineEnd];
+  const isFirst = event.subarray(0, DATA.length).equals(DATA);
+  const before = isFirst ? 0 : event.indexOf(LATER_DATA) + 1;
+  if ((!isFirst && before === 0) || event.includes(LATER_DATA, before)) return [-1, -1];
+  const start = before + DATA.length;
+  const lineEnd = event.indexOf(LF, start);
+  return [start, lineEnd < 0 ? event.length : lineEnd];
 }
 
 /** Where the objects in the events of a stream begin, which each have on one line. A line that is not complete is left out. */

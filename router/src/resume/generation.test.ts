@@ -361,3 +361,22 @@ test('a generation that keeps nothing ends without its usage', () => {
   generation.event(Buffer.from(`data: {"choices":[${choice}]}\n\n`));
   assert.deepEqual([generation.isFinished, generation.tail().toString()], [true, 'data: [DONE]\n\n']);
 });
+
+test('an event is read also where a comment or the name of the event comes first', () => {
+  const body = { prompt: [1, 2], stream: true, max_tokens: 8 };
+  const asked = Asked.read(dialectOf('/v1/completions')!, Buffer.from(JSON.stringify(body)))!;
+  for (const line of [': keep-alive', 'event: message']) {
+    const generation = new Generation({
+      asked: factsOf(asked),
+      isVllm: true,
+      habits: { isDelta: false },
+      isContinued: () => true,
+      isRetried: () => true,
+    });
+    const event = (ids: string): string =>
+      `${line}\ndata: {"choices":[{"index":0,"text":" a","token_ids":${ids},"finish_reason":null}]}\n\n`;
+    const out = Buffer.concat(generation.event(Buffer.from(event('[7]')))).toString();
+    assert.equal(out, event('null'), 'ids that only the router asked for are hidden');
+    assert.deepEqual(generation.sampled, [7]);
+  }
+});

@@ -173,7 +173,7 @@ export class Generation {
     let text = '';
     const newest = this.#newest;
     if (newest !== null && asksForUsage && !this.#hasUsage && dialect.name !== 'generate') {
-      const event = JSON.parse(newest.toString('utf8', newest.indexOf(OPENING_BRACE))) as Record<string, unknown>;
+      const event = JSON.parse(newest.toString('utf8', ...dataOf(newest))) as Record<string, unknown>;
       const [prompt, sampled] = [this.#promptTokens, this.ids.length];
       const usage = { prompt_tokens: prompt, total_tokens: prompt + sampled, completion_tokens: sampled };
       text += `data: ${JSON.stringify({ ...event, prompt_token_ids: undefined, choices: [], usage })}\n\n`;

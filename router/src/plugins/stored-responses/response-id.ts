@@ -75,11 +75,7 @@ const responseFinder = new MemberFinder(['response']);
 const span = new Int32Array(2);
 
 function idOfEvent(event: Buffer): string | null {
-  // A line "event: response.created" may come first.
-  const line = event.indexOf('data:');
-  if (line < 0) return null;
-  const data = event.subarray(line);
-  const [start, end] = dataOf(data);
-  if (start < 0 || responseFinder.find(data, start, end, span) < 0 || span[0]! < 0) return null;
-  return idIn(data, span[0]!, span[1]!);
+  const [start, end] = dataOf(event);
+  if (start < 0 || responseFinder.find(event, start, end, span) < 0 || span[0]! < 0) return null;
+  return idIn(event, span[0]!, span[1]!);
 }
