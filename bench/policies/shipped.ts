@@ -134,7 +134,7 @@ class ShippedPolicy implements SimPolicy {
   pump(): void {
     for (const [x, { request, until }] of this.#held) {
       if (until > this.#host.now) break;
-      x.isOverdue = true;
+      x.holdEnded(x.placer!, 0, true);
       this.#send(x, request);
     }
     const [, { policy }] = this.#table.entries()[Symbol.iterator]().next().value!;

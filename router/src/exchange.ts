@@ -167,8 +167,9 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
     this.target = null;
   }
 
-  /** @param isAfresh the next attempt is for a request of its own, with retries of its own */
+  /** @param isAfresh the next attempt is for a request of its own, with retries and holds of its own */
   attemptFailed(failed: FailedAttempt, isAfresh = false): void {
+    if (isAfresh) this.forgetHolds();
     if (isAfresh && this.failures.length > 0) this.pastFailures = this.allFailures;
     this.failures = isAfresh ? [failed] : [...this.failures, failed];
     this.answeredBy = null;

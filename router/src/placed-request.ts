@@ -108,6 +108,14 @@ export interface Waiting {
   readonly limitMs: number;
 }
 
+/** What a holder's holds of a request have come to. */
+interface PastHolds {
+  /** How long they took, in total. */
+  readonly ms: number;
+  /** The holder's maximum is over. */
+  readonly isOver: boolean;
+}
+
 /**
  * Names the state that a plugin keeps of each request: a constant of the plugin, so that only the plugin has it. The state is released
  * with the request.
@@ -139,6 +147,7 @@ interface StateEntry {
 }
 
 const NO_WORKERS: readonly Worker[] = [];
+const wholeOf = (placer: Placer): Placer => placer.partOf ?? placer;
 let arrivals = 0;
 
 /**
@@ -199,7 +208,7 @@ export class PlacedRequest {
   candidates: readonly Candidate[] | null = null;
   /** Tokens of the prompt that the policy expects in the prompt cache of the chosen worker. */
   predictedTokens: number | null = null;
-  /** The maximum of the hold is over: the exchange is placed or refused now. */
+  /** The policy that is asked has held it for its maximum: it places it now, or the request is refused. */
   isOverdue = false;
   /** null: neither queued nor held. */
   waiting: Waiting | null = null;
@@ -226,6 +235,8 @@ export class PlacedRequest {
   /** Token counts that the engine reports; null: none were found so far. */
   usage: Usage | null = null;
   #states: StateEntry | null = null;
+  /** By holder; null: it was not held. */
+  #pastHolds: Map<Placer, PastHolds> | null = null;
 
   /** The session key; '': the request has none. */
   get session(): string {
@@ -242,10 +253,26 @@ export class PlacedRequest {
     this.arrival ??= arrivals++;
   }
 
-  /** @param isFirst the placer has not held it before: what other holds took is not part of the maximum */
-  heldBy(placer: Placer, isFirst: boolean): void {
-    if (isFirst) this.isOverdue = false;
-    this.placer = placer;
+  /** A hold has ended. @param isOver with it the holder's maximum */
+  holdEnded(placer: Placer, ms: number, isOver: boolean): void {
+    this.#pastHolds ??= new Map();
+    const whole = wholeOf(placer);
+    this.#pastHolds.set(whole, { ms: this.heldMsBy(placer) + ms, isOver: isOver || this.isOverdueFor(placer) });
+  }
+
+  /** How long this holder held it, in total: each holder has a maximum of its own. */
+  heldMsBy(placer: Placer): number {
+    return this.#pastHolds?.get(wholeOf(placer))?.ms ?? 0;
+  }
+
+  /** Whether this holder has held it for its maximum. That others have, or hold it meanwhile, changes nothing. */
+  isOverdueFor(placer: Placer): boolean {
+    return this.#pastHolds?.get(wholeOf(placer))?.isOver === true;
+  }
+
+  /** What follows is a request of its own, which may be held for every maximum again. */
+  forgetHolds(): void {
+    this.#pastHolds = null;
   }
 
   /** `name` in lower case. */

@@ -66,7 +66,7 @@ export class Chooser {
     x.arrive();
     try {
       const choice = x.target === null ? this.#choose(x) : this.#toTarget(x, x.target);
-      return x.isOverdue && choice !== null && 'hold' in choice ? heldTooLong(choice) : choice;
+      return choice !== null && 'hold' in choice && x.isOverdueFor(x.placer!) ? heldTooLong(choice) : choice;
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       return new RouterError('policy_failed', `The policy "${this.#table.nameFor(x)}" failed: ${reason}`);
@@ -163,6 +163,7 @@ export class Chooser {
     if (left.open.length === 0) return this.#full!.hold(x);
     left.asked = this.#slowStart?.isActive === true ? withoutSpared(x, left.open, this.#slowStart) : left.open;
     x.placer = policy;
+    x.isOverdue = x.isOverdueFor(policy);
     const choice = pairs === null ? policy.choose(x, left.asked) : this.#choosePair(x, policy, pairs);
     if (!('legs' in choice)) return choice;
     const closed = (pairs ?? gate)?.admit(x, choice) ?? null;
@@ -264,7 +265,7 @@ export class Chooser {
 /** A client may send the header of its session with everything: a list of models says nothing about where the session is. */
 const isTurn = ({ session, readsState }: PlacedRequest): boolean => session !== '' && !readsState;
 
-/** The policy held the request for as long as it may. */
+/** The holder held the request for as long as it may. */
 const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>
   new RouterError('queue_timeout', `Held for ${maxMs} ms (${hold}). Retry later.`);
 

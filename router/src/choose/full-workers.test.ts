@@ -9,6 +9,7 @@ import { RouterError } from '../kit/errors.ts';
 import { type Choice, Chooser } from './choose.ts';
 import { FullWorkers } from './full-workers.ts';
 import { leastInflight } from './policies/least-inflight.ts';
+import type { Policy } from './policy.ts';
 import { PolicyTable } from './policy-table.ts';
 import { HoldQueue } from './hold-queue.ts';
 
@@ -96,13 +97,44 @@ test('a size holds for those who come, not for those who were let in before', (t
   chooser.released(first);
 });
 
-test('the patience of its policy is not that of this wait', (t) => {
-  const { choose } = sceneOf(t, 1);
-  choose(exchangeOf());
-  const x = exchangeOf();
-  x.isOverdue = true;
-  choose(x);
-  assert.equal(x.isOverdue, false);
+test('a request that its policy held for its maximum is then held until a worker has room, and gets the first place', async (t) => {
+  const { fleet } = fleetOfSize(1);
+  fleet.setCap(1);
+  const queue = new HoldQueue({ isClosed: (holder) => holder !== full && fleet.isAllFull });
+  const full: FullWorkers = new FullWorkers(fleet, queue, { queueSize: 100, queueTimeoutMs: 60_000 });
+  const policy: Policy = {
+    needs: 'nothing',
+    choose: ({ session, isOverdue }, [worker]) =>
+      session === 'held' && !isOverdue ? { hold: 'busy', maxMs: 5 } : worker!.alone,
+  };
+  const chooser = new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), { queue, full });
+  const placed: string[] = [];
+  const requests: Exchange[] = [];
+  t.after(() => requests.forEach((x) => queue.leave(x)));
+  const overdue = Promise.withResolvers<void>();
+  const ask = (session: string): Exchange => {
+    const x = exchangeOf({ session });
+    requests.push(x);
+    const place = (): void => {
+      const choice = chooser.place(x);
+      assert.ok(choice !== null && !(choice instanceof RouterError));
+      if ('legs' in choice) return void placed.push(session);
+      chooser.wait(x, choice, place);
+      if (session === 'held' && choice.hold === 'workers_full') overdue.resolve();
+    };
+    place();
+    return x;
+  };
+  const held = ask('held');
+  assert.equal(held.waiting?.reason, 'busy');
+  const first = ask('first');
+  await overdue.promise;
+  ask('later');
+  assert.deepEqual(placed, ['first']);
+  chooser.released(first);
+  chooser.retryHeld();
+  await nextTick();
+  assert.deepEqual(placed, ['first', 'held']);
 });
 
 test('a held request that was placed and failed at its worker is held before those that came after it', async (t) => {

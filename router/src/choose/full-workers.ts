@@ -68,7 +68,7 @@ export class FullWorkers implements Placer {
       const message = 'Every worker has as many requests as it may (--worker-max-inflight). Retry later.';
       return new RouterError('too_many_requests', message);
     }
-    x.heldBy(this, x.placer !== this);
+    x.placer = this;
     return { hold: 'workers_full', maxMs: queueTimeoutMs };
   }
 

@@ -11,14 +11,7 @@ export interface WorkerSet {
   readonly workers: readonly Worker[];
 }
 
-/** What a queue keeps of an exchange. */
-interface Holds {
-  /** null: the exchange is not held. */
-  now: Held | null;
-  /** How long each holder held it before, in total. */
-  readonly beforeMs: Map<Placer, number>;
-}
-
+/** What a queue keeps of a held exchange. */
 interface Held {
   readonly link: ListNode<PlacedRequest>;
   /** In `queue.ranked`; -1: the holder does not rank. */
@@ -66,7 +59,7 @@ export class HoldQueue {
   size = 0;
   /** Called when one is held. */
   onHeld: () => void = () => {};
-  readonly #holds: StateKey<Holds> = {};
+  readonly #held: StateKey<Held> = {};
   readonly #queues = new Map<Placer, Map<string, SetQueue>>();
   readonly #isClosed: (holder: Placer) => boolean;
   readonly #setOf: (x: PlacedRequest) => WorkerSet;
@@ -112,36 +105,32 @@ export class HoldQueue {
   /** `retry` places the exchange again. `expired` is called after `maxMs` in total of holds by this holder. */
   hold(x: PlacedRequest, reason: string, maxMs: number, holder: Placer, retry: () => void, expired: () => void): void {
     x.arrive();
-    let holds = x.state(this.#holds);
-    if (holds === null) x.setState(this.#holds, (holds = { now: null, beforeMs: new Map() }));
     // Policies of users may say any number.
-    const leftMs = Math.min(MAX_TIMER_MS, Math.max(0, maxMs - (holds.beforeMs.get(wholeOf(holder)) ?? 0)));
+    const leftMs = Math.min(MAX_TIMER_MS, Math.max(0, maxMs - x.heldMsBy(holder)));
     const limit = new TimeLimit(leftMs, () => {
-      this.leave(x);
-      x.isOverdue = true;
+      this.leave(x, true);
       expired();
     });
     this.size++;
     const sinceMs = performance.now();
     const queue = this.#queueFor(x, holder);
-    holds.now = { ...linked(x, queue), reason, sinceMs, retry, limit };
+    x.setState(this.#held, { ...linked(x, queue), reason, sinceMs, retry, limit });
     // A request that is asked again stays held, but its entry is new.
     x.waiting = { phase: 'held', reason, sinceMs: sinceMs - x.heldMs, limitMs: x.heldMs + leftMs };
     x.activity = { abort: () => this.leave(x) };
     this.onHeld();
   }
 
-  leave(x: PlacedRequest): void {
-    const holds = x.state(this.#holds);
-    const entry = holds?.now ?? null;
-    if (holds === null || entry === null) return;
+  /** @param isOver the maximum of its hold is over */
+  leave(x: PlacedRequest, isOver = false): void {
+    const entry = x.state(this.#held);
+    if (entry === null) return;
     entry.limit.clear();
-    holds.now = null;
+    x.setState(this.#held, null);
     this.size--;
-    const holder = wholeOf(entry.queue.holder);
     this.#unlink(entry);
     const ms = performance.now() - entry.sinceMs;
-    holds.beforeMs.set(holder, (holds.beforeMs.get(holder) ?? 0) + ms);
+    x.holdEnded(entry.queue.holder, ms, isOver);
     x.waiting = null;
     x.heldMs += ms;
     x.heldFor = entry.reason;
@@ -211,12 +200,12 @@ export class HoldQueue {
   #sortBySet(holder: Placer): void {
     const queues = [...this.#queues.get(holder)!.values()];
     if (comparesItself(holder) || queues.every(({ key, held }) => this.#setOf(held.first!.value).key === key)) return;
-    const entries = queues.flatMap(({ held }) => Array.from(held, (x) => this.#heldNow(x)!));
+    const entries = queues.flatMap(({ held }) => Array.from(held, (x) => x.state(this.#held)!));
     for (const entry of entries) this.#unlink(entry);
     for (const entry of entries.toSorted((a, b) => arrivalOf(a.link) - arrivalOf(b.link))) {
       const x = entry.link.value;
       const queue = this.#queueFor(x, holder);
-      x.state(this.#holds)!.now = { ...entry, ...linked(x, queue) };
+      x.setState(this.#held, { ...entry, ...linked(x, queue) });
     }
   }
 
@@ -248,7 +237,7 @@ export class HoldQueue {
         return;
       }
       this.#ask(x);
-      if (this.#heldNow(x)?.queue !== queue) continue;
+      if (x.state(this.#held)?.queue !== queue) continue;
       // It is back in its place, and would be the next one forever. By rank the others wait for it; else one more is asked, in turn.
       queue.passed = Math.max(queue.passed, x.arrival!);
       if (isBehind || ranked !== null) return;
@@ -257,22 +246,16 @@ export class HoldQueue {
   }
 
   #ask(x: PlacedRequest): void {
-    const entry = this.#heldNow(x);
+    const entry = x.state(this.#held);
     // The retry of another exchange may have removed this one.
     if (entry === null) return;
     this.leave(x);
     entry.retry();
   }
-
-  #heldNow(x: PlacedRequest): Held | null {
-    return x.state(this.#holds)?.now ?? null;
-  }
 }
 
 /** All that it holds is in one queue. */
 const comparesItself = ({ nextHeld, isLimit }: Placer): boolean => nextHeld === undefined || isLimit === true;
-
-const wholeOf = (holder: Placer): Placer => holder.partOf ?? holder;
 
 const arrivalOf = (link: ListNode<PlacedRequest>): number => link.value.arrival!;
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { type TestContext, test } from 'node:test';
-import { fleetOfSize, policyContext } from '../../test/harness/policy.ts';
+import { exchangeOf, fleetOfSize, policyContext } from '../../test/harness/policy.ts';
 import { Chooser } from '../choose/choose.ts';
 import { FullWorkers } from '../choose/full-workers.ts';
 import { HoldQueue } from '../choose/hold-queue.ts';
@@ -175,4 +175,44 @@ test('a request that the policy held for its maximum waits for a second swap, to
   gate.open(engineUrl);
   await placed.promise;
   assert.ok(x.isCounted);
+});
+
+test('a generation that continues after each of several swaps may wait for each of them', async (t) => {
+  let nowMs = 0;
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  t.mock.method(performance, 'now', () => nowMs);
+  const { fleet, workers } = fleetOfSize(1);
+  const [worker] = workers as [Worker];
+  const queue = new HoldQueue();
+  const table = new PolicyTable({ name: 'tested', policy: leastInflight(policyContext(fleet)) });
+  const chooser = new Chooser(fleet, table, { queue });
+  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }));
+  const outcomes = async (isContinued: boolean): Promise<string[]> => {
+    const x = exchangeOf();
+    const all: string[] = [];
+    const place = (): void => {
+      const choice = chooser.place(x);
+      assert.ok(choice !== null);
+      if (choice instanceof RouterError) all.push(choice.code);
+      else if ('legs' in choice) all.push('placed');
+      else chooser.wait(x, choice, place);
+    };
+    place();
+    for (let i = 0; i < 3; i++) {
+      gate.close(worker.engineUrl, 'hold');
+      x.attemptFailed({ worker, failure: isContinued ? 'aborted' : 'reset' }, isContinued);
+      chooser.failed(x, []);
+      place();
+      nowMs += 40_000;
+      t.mock.timers.tick(40_000);
+      await nextTick();
+      gate.open(worker.engineUrl);
+      await nextTick();
+    }
+    chooser.released(x);
+    return all;
+  };
+  assert.deepEqual(await outcomes(true), ['placed', 'placed', 'placed', 'placed']);
+  // Tries of one request have one maximum.
+  assert.deepEqual(await outcomes(false), ['placed', 'placed', 'placed', 'model_not_ready']);
 });

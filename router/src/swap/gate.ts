@@ -98,10 +98,8 @@ export class Gate implements SwapGate {
     if (closed.length === 0 && doMatch && !isEarly) return null;
     const maxMs = waitOf(x, this.#options);
     if (typeof maxMs !== 'number') return maxMs;
-    // It may also be overdue by what its policy held it for.
-    const isOverdue = x.isOverdue && x.heldFor === REASON;
-    if (closed.includes('refuse') || maxMs === 0 || isOverdue) return this.#refuse(doMatch);
-    x.heldBy(this, true);
+    if (closed.includes('refuse') || maxMs === 0 || x.isOverdueFor(this)) return this.#refuse(doMatch);
+    x.placer = this;
     return { hold: REASON, maxMs };
   }
 
