@@ -1,6 +1,7 @@
 import type { Move, Why } from './fleet/session-move.ts';
 import type { Placement, Role, Worker } from './fleet/worker.ts';
 import type { RouterError } from './kit/errors.ts';
+import type { CacheUse } from './engines/generation.ts';
 import type { Usage } from './engines/usage.ts';
 
 /** What the exchanges of one key have in common. All kinds may be hashed; only a session key creates state. */
@@ -183,8 +184,8 @@ export class PlacedRequest {
   isGeneration = false;
   /** It only reads an engine's state: no limit applies to it. */
   readsState = false;
-  /** false: a GET, or a text to tokenise. It is no turn of a session, whatever its headers say. */
-  mayFillCache = true;
+  /** Only a turn belongs to a session; others do not, whatever their headers say. */
+  cacheUse: CacheUse = 'turn';
 
   // Where it is.
   /** Its number in the order in which requests came to be placed; null: it has not come yet. */

@@ -263,7 +263,7 @@ export class Chooser {
 }
 
 /** A client may send the header of its session with everything: a list of models says nothing about where the session is. */
-const isTurn = ({ session, readsState }: PlacedRequest): boolean => session !== '' && !readsState;
+const isTurn = ({ session, cacheUse }: PlacedRequest): boolean => session !== '' && cacheUse === 'turn';
 
 /** The holder held the request for as long as it may. */
 const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>

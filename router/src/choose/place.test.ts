@@ -72,6 +72,7 @@ test('a list of models is no turn of the session whose header it has', () => {
   for (let i = 0; i < 6; i++) {
     const x = requestOf({ session: 's' });
     x.readsState = true;
+    x.cacheUse = 'nothing';
     placement.place(x);
     assert.equal(x.why, 'policy');
     ends(x);

@@ -1,4 +1,4 @@
-import { asksMetadata, mayFillCache } from '../engines/generation.ts';
+import { asksMetadata, cacheUseOf } from '../engines/generation.ts';
 import type { Exchange, RoutingKey } from '../exchange.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
 import { copiedTogether } from '../kit/copy-slices.ts';
@@ -169,7 +169,7 @@ export class FactReader {
   prepare(x: Exchange, then: () => void): void {
     if (x.target !== null) return then();
     x.readsState = asksMetadata(x.head.method, x.path);
-    x.mayFillCache = mayFillCache(x.head.method, x.path);
+    x.cacheUse = cacheUseOf(x.head.method, x.path);
     const { needs } = this.#needed;
     const models = this.#models?.areSeveral === true ? this.#models : null;
     const needsModel = this.#needed.needsModel || models !== null;

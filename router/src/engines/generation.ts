@@ -1,39 +1,56 @@
-/**
- * Paths of engines that run a model and change no state: SGLang 0.5.23, vLLM 0.33.0, the OpenAI API. Such a request may
- * be retried on another worker, and an engine that fails it is broken, whatever its health path says. Not /v1/decisions and
- * /v1/systemone, which refuse a member that they do not know, as that of a prompt-cache namespace.
- */
-const paths: ReadonlySet<string> = new Set([
-  '/api/chat',
-  '/api/generate',
-  '/classify',
-  '/cohere/v2/chat',
+/** Paths that use the tokenizer and the processors of images alone: SGLang 0.5.23, vLLM 0.33.0. */
+const tokenizing = [
+  '/cohere/v2/chat/render',
   '/detokenize',
+  '/tokenize',
+  '/v1/chat/completions/derender',
+  '/v1/chat/completions/render',
+  '/v1/completions/derender',
+  '/v1/completions/render',
+  '/v1/detokenize',
+  '/v1/messages/count_tokens',
+  '/v1/messages/render',
+  '/v1/responses/render',
+  '/v1/tokenize',
+];
+
+/** Paths that read a prompt and sample nothing of it, or sample from a recording: no turn of a session continues them. */
+const reading = [
+  '/classify',
   '/encode',
-  '/generate',
   '/generative_scoring',
-  '/inference/v1/generate',
-  '/invocations',
   '/pooling',
   '/rerank',
   '/score',
-  '/tokenize',
   '/v1/audio/transcriptions',
   '/v1/audio/translations',
-  '/v1/chat/completions',
-  '/v1/chat/completions/batch',
   '/v1/classify',
-  '/v1/completions',
-  '/v1/detokenize',
   '/v1/embeddings',
-  '/v1/messages',
-  '/v1/messages/count_tokens',
   '/v1/rerank',
-  '/v1/responses',
   '/v1/score',
-  '/v1/tokenize',
   '/v2/embed',
   '/v2/rerank',
+];
+
+/**
+ * Paths of engines that change no state: SGLang 0.5.23, vLLM 0.33.0, the OpenAI API. Such a request may be retried on another worker, and
+ * an engine that fails it is broken, whatever its health path says. Not /v1/decisions and /v1/systemone, which refuse a member that they do
+ * not know, as that of a prompt-cache namespace.
+ */
+const paths: ReadonlySet<string> = new Set([
+  ...tokenizing,
+  ...reading,
+  '/api/chat',
+  '/api/generate',
+  '/cohere/v2/chat',
+  '/generate',
+  '/inference/v1/generate',
+  '/invocations',
+  '/v1/chat/completions',
+  '/v1/chat/completions/batch',
+  '/v1/completions',
+  '/v1/messages',
+  '/v1/responses',
   '/vertex_generate',
 ]);
 
@@ -63,17 +80,17 @@ const metadata: ReadonlySet<string> = new Set([
   '/weight_info',
 ]);
 
-/** Paths that use the tokenizer alone: SGLang 0.5.23, vLLM 0.33.0. */
-const tokenizing: ReadonlySet<string> = new Set([
-  '/detokenize',
-  '/tokenize',
-  '/v1/detokenize',
-  '/v1/messages/count_tokens',
-  '/v1/tokenize',
+/** What a request leaves in the KV cache of its engine: nothing; a prompt, which no session continues; or the context of its session. */
+export type CacheUse = 'nothing' | 'prompt' | 'turn';
+
+const cacheUses: ReadonlyMap<string, CacheUse> = new Map([
+  ...tokenizing.map((path) => [path, 'nothing'] as const),
+  ...reading.map((path) => [path, 'prompt'] as const),
 ]);
 
-/** Whether the request may fill the KV cache of its engine. Of a path that is not known it is taken to be so. */
-export const mayFillCache = (method: string, path: string): boolean => !isSafe(method) && !tokenizing.has(path);
+/** A path that is not known is taken for that of a turn. */
+export const cacheUseOf = (method: string, path: string): CacheUse =>
+  isSafe(method) ? 'nothing' : (cacheUses.get(path) ?? 'turn');
 
 export const asksMetadata = (method: string, path: string): boolean =>
   isSafe(method) && (metadata.has(path) || path.startsWith('/v1/models/'));

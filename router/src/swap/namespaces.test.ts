@@ -131,6 +131,15 @@ test('a new session of a tenant has the new namespace, also if another tenant ha
   deepEqual([namespaceOf('one'), namespaceOf('two')], ['', 'v2#1']);
 });
 
+test('requests that no model reads keep their bodies: what vLLM renders of one would have the salt in it', () => {
+  const { appliesTo } = cacheNamespace({} as never, {} as never);
+  const applies = (path: string): unknown =>
+    appliesTo!({ isGeneration: true, path, head: { method: 'POST' } } as never);
+  for (const path of ['/tokenize', '/v1/chat/completions/render', '/v1/completions/derender'])
+    equal(applies(path), false);
+  for (const path of ['/v1/chat/completions', '/v1/embeddings']) equal(applies(path), true);
+});
+
 test('of a pair the namespaces of both engines count: each keeps the prompt under the one key of the request', () => {
   const [prefill, decode] = [scene(), scene()];
   const [workers, thread] = [

@@ -1,5 +1,6 @@
 import { headerKeyText } from '../classify/routing-keys.ts';
 import { tenantKey } from '../classify/tenant-key.ts';
+import { cacheUseOf } from '../engines/generation.ts';
 import type { BodyThread } from '../forward/body-calls.ts';
 import type { Plugin } from '../plugin.ts';
 import type { EngineTable } from './engine-table.ts';
@@ -65,7 +66,7 @@ const SESSION_HEADER = 'x-multi-turn-session-id';
  */
 export const cacheNamespace = (engines: EngineTable, thread: BodyThread): Plugin => ({
   name: 'prompt-cache-namespace',
-  appliesTo: ({ isGeneration }) => isGeneration,
+  appliesTo: ({ isGeneration, path, head }) => isGeneration && cacheUseOf(head.method, path) !== 'nothing',
   requestBody(x, body, worker) {
     const named = headerKeyText(x.head.get(SESSION_HEADER) ?? '');
     // Two tenants may have sessions of one name.

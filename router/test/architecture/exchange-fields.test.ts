@@ -33,7 +33,7 @@ const owners: Readonly<Record<string, string>> = {
   isModelKnown: 'classify',
   bodyBytes: 'classify',
   readsState: 'classify',
-  mayFillCache: 'classify',
+  cacheUse: 'classify',
   isGeneration: 'classify',
   roles: 'classify forward',
   timeoutMs: 'classify pipeline',

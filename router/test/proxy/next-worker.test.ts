@@ -37,6 +37,23 @@ test('reset with the whole request read and no byte answered: the next worker se
   equal(first.requests.length, 1);
 });
 
+test('every path that changes no state is repeated so', async (t) => {
+  const first = await startEngine(t, { onRequest: (r) => void r.payload().then(() => r.connection.reset()) });
+  const { router } = await withSecond(t, first, { disableCircuitBreaker: true });
+  for (const path of [
+    '/v1/chat/completions/render',
+    '/v1/completions/render',
+    '/v1/messages/render',
+    '/v1/responses/render',
+    '/cohere/v2/chat/render',
+    '/v1/chat/completions/derender',
+    '/v1/completions/derender',
+  ]) {
+    // Round robin: one of two begins at the first engine.
+    for (let i = 0; i < 2; i++) equal((await send(t, router.url, request('POST', path, '{}'))).text, '"well"', path);
+  }
+});
+
 test('a worker that dies in the middle of an upload: the next one gets the body from its first byte', async (t) => {
   const first = await startEngine(t);
   const { router, second } = await withSecond(t, first);

@@ -94,7 +94,7 @@ export function rollout(context: PolicyContext): Policy {
       // Whatever it is held for now, its session is not idle.
       if (request.session !== null) request.session.waiting = x;
       held.delete(x);
-      const home = x.mayFillCache ? null : tracker.homeOf(x.session);
+      const home = x.cacheUse === 'nothing' ? tracker.homeOf(x.session) : null;
       if (home !== null && workers.includes(home)) return home.alone;
       if (hasResidency() && mayWait(x, request)) {
         const worker = withRoom(request, workers);

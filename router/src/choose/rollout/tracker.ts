@@ -256,7 +256,11 @@ export class RolloutTracker {
   }
 
   #open(x: PlacedRequest): RolloutRequest {
-    if (!x.mayFillCache) return new RolloutRequest(this, null, new Group(), NO_PROMPT, 1, 0, 0, '');
+    if (x.cacheUse !== 'turn') {
+      // It has no session and teaches nothing.
+      const tokens = x.cacheUse === 'nothing' ? 1 : Math.max(1, x.bodyBytes * TOKENS_PER_BYTE);
+      return new RolloutRequest(this, null, new Group(), NO_PROMPT, tokens, 0, 0, '');
+    }
     if (x.key?.mayBeSession === true) this.#userKeys.decide(x);
     const nowMs = this.#context.nowMs();
     const { bodyBytes } = x;
