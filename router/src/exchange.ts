@@ -73,8 +73,6 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
   readonly startMs: number;
   /** True when the router created the request id: policies don't use it. */
   isRequestIdOurs = false;
-  /** The path in its normal form, without the query: routing and access are decided by it. */
-  path = '';
   /** The client's path and target, if a plugin replaced them. */
   clientPath: string | null = null;
   clientTarget: string | null = null;

@@ -157,6 +157,8 @@ let arrivals = 0;
  */
 export class PlacedRequest {
   // The facts.
+  /** The path in its normal form, without the query: routing and access are decided by it. */
+  path = '';
   /** The first key of the request, in the configured order; null: the request has no key, or no policy needs one. */
   key: RoutingKey | null = null;
   /** The group of exchanges with one prompt (GRPO); '': not known. */

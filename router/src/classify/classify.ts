@@ -100,9 +100,11 @@ let lastPath = '/';
 
 const nextId = (path: string): string => (idPrefixes[path] ?? 'req-') + idSeed + (idCount++).toString(36);
 
+const OPENAI = /^\/(?:v1|inference|skyrl|hot_load)\//;
+
 export function errorFormatOf(path: string): ErrorFormat {
   if (path === '/v1/messages' || path.startsWith('/v1/messages/')) return 'anthropic';
-  if (path.startsWith('/v1/') || path.startsWith('/inference/') || path.startsWith('/hot_load/')) return 'openai';
+  if (OPENAI.test(path)) return 'openai';
   return path === generate.path || path === '/encode' || path === '/classify' ? 'sglang' : 'plain';
 }
 

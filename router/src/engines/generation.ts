@@ -1,3 +1,5 @@
+import { SKYRL_PATH } from './dialects/dialects.ts';
+
 /** Paths that use the tokenizer and the processors of images alone: SGLang 0.5.23, vLLM 0.33.0. */
 const tokenizing = [
   '/cohere/v2/chat/render',
@@ -46,6 +48,7 @@ const paths: ReadonlySet<string> = new Set([
   '/generate',
   '/inference/v1/generate',
   '/invocations',
+  SKYRL_PATH,
   '/v1/chat/completions',
   '/v1/chat/completions/batch',
   '/v1/completions',

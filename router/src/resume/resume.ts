@@ -217,7 +217,8 @@ export class Resume implements AfterAttempt {
   }
 
   #appliesTo(x: Exchange): boolean {
-    const isFollowed = x.head.method === 'POST' && (dialectOf(x.path) !== null || x.path === chatPath);
+    // On a path that is not the dialect's own its responses differ.
+    const isFollowed = x.head.method === 'POST' && (dialectOf(x.path)?.path === x.path || x.path === chatPath);
     if (!isFollowed) return this.#aborts.began(x);
     x.setState(this.#followed, {
       generation: null,

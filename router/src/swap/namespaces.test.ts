@@ -137,7 +137,7 @@ test('requests that no model reads keep their bodies: what vLLM renders of one w
     appliesTo!({ isGeneration: true, path, head: { method: 'POST' } } as never);
   for (const path of ['/tokenize', '/v1/chat/completions/render', '/v1/completions/derender'])
     equal(applies(path), false);
-  for (const path of ['/v1/chat/completions', '/v1/embeddings']) equal(applies(path), true);
+  for (const path of ['/v1/chat/completions', '/v1/embeddings', '/skyrl/v1/generate']) equal(applies(path), true);
 });
 
 test('of a pair the namespaces of both engines count: each keeps the prompt under the one key of the request', () => {

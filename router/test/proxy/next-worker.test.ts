@@ -41,6 +41,7 @@ test('every path that changes no state is repeated so', async (t) => {
   const first = await startEngine(t, { onRequest: (r) => void r.payload().then(() => r.connection.reset()) });
   const { router } = await withSecond(t, first, { disableCircuitBreaker: true });
   for (const path of [
+    '/skyrl/v1/generate',
     '/v1/chat/completions/render',
     '/v1/completions/render',
     '/v1/messages/render',

@@ -1,4 +1,5 @@
 import type { PlacedRequest } from '../../placed-request.ts';
+import { SKYRL_PATH } from '../../engines/dialects/dialects.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { hash32 } from '../../kit/hash.ts';
 import { unitsOf } from '../../kit/block-hash.ts';
@@ -25,9 +26,10 @@ const NO_BLOCKS = new Uint32Array(0);
 const NO_PROMPT: FirstPrompt = { tokens: 1, blocks: NO_BLOCKS, tokensPerByte: 0 };
 
 /** The tokens of a response by the engine's own count; else one per read, which is about right; else from its bytes. null: not known. */
-function answerTokensOf({ usage, answerReads, answerBytes }: PlacedRequest): number | null {
+function answerTokensOf({ usage, path, answerReads, answerBytes }: PlacedRequest): number | null {
   if (usage !== null) return usage.outputTokens;
-  if (answerBytes === 0) return null; // A gateway moved them.
+  // A gateway moved them, or most of them are routed experts.
+  if (answerBytes === 0 || path === SKYRL_PATH) return null;
   return answerReads > 1 ? answerReads : Math.round(answerBytes * TOKENS_PER_BYTE);
 }
 
