@@ -196,6 +196,12 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
     this.outcome ??= 'complete';
   }
 
+  /** No token of what came so far is kept: the first one is still to come. */
+  responseDropped(): void {
+    this.firstTokenMs = null;
+    this.answerReads = 0;
+  }
+
   refuseCompression(): void {
     this.head.drop('accept-encoding');
   }

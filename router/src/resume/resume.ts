@@ -189,11 +189,7 @@ export class Resume implements AfterAttempt {
       const seam: Seam = { at, worker: worker.url, version, cause: failure };
       x.seams = [...x.seams, seam];
     }
-    // What came was dropped, so the first token is still to come.
-    if (x.seams.length === 0) {
-      x.firstTokenMs = null;
-      x.answerReads = 0;
-    }
+    if (x.seams.length === 0) x.responseDropped();
     followed.fruitless = hasProgress ? 0 : followed.fruitless + 1;
     if (followed.worker === null) followed.models = worker.models;
     followed.worker ??= worker;
