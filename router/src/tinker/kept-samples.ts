@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync, readdirSync, unlinkSync } from 'node:fs';
+import { mkdirSync, readFileSync, readdirSync, statSync } from 'node:fs';
 import { unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../observe/log.ts';
@@ -14,9 +14,13 @@ export interface KeptSample {
   readonly body: Buffer;
 }
 
+/** A file that is not whole may be one that the router before an upgrade is writing, unless it is older. */
+const WRITING_MS = 60_000;
+
 /**
  * Open samples in files, one each, so that a router that was killed begins them anew: a line of JSON, then the client's body. A file
- * that was cut off by the end of the process belongs to a request whose client has no id yet.
+ * that was cut off by the end of the process belongs to a request whose client has no id yet. The router before an upgrade may remove files
+ * at any time.
  */
 export class KeptSamples {
   readonly #folder: string;
@@ -34,7 +38,9 @@ export class KeptSamples {
   *load(): Generator<KeptSample> {
     const ids = readdirSync(this.#folder).filter(isOwnFuture);
     for (const id of ids.toSorted((a, b) => numberOf(a) - numberOf(b))) {
-      const { line, body } = this.#read(id);
+      const read = this.#read(id);
+      if (read === null) continue;
+      const { line, body, isOld } = read;
       try {
         const { tenant, target = '', bytes: length } = JSON.parse(line) as KeptLine;
         if (body.length === length) {
@@ -44,32 +50,44 @@ export class KeptSamples {
       } catch {
         // Cut off within its first line.
       }
-      unlinkSync(join(this.#folder, id));
+      if (isOld) this.forget(id);
     }
   }
 
-  /** Of one of `load`. */
-  bodyOf(id: string): Buffer {
-    return this.#read(id).body;
+  /** Of one of `load`; null: it is gone. */
+  bodyOf(id: string): Buffer | null {
+    return this.#read(id)?.body ?? null;
   }
 
-  #read(id: string): { line: string; body: Buffer } {
-    const bytes = readFileSync(join(this.#folder, id));
-    const end = bytes.indexOf('\n');
-    return { line: bytes.toString('utf8', 0, end), body: bytes.subarray(end + 1) };
+  /** @returns null: it is gone, or the disk fails, which is logged */
+  #read(id: string): { line: string; body: Buffer; isOld: boolean } | null {
+    const path = join(this.#folder, id);
+    try {
+      const isOld = Date.now() - statSync(path).mtimeMs > WRITING_MS;
+      const bytes = readFileSync(path);
+      const end = bytes.indexOf('\n');
+      return { line: bytes.toString('utf8', 0, end), body: bytes.subarray(end + 1), isOld };
+    } catch (error) {
+      this.#failed(error, 'read');
+      return null;
+    }
   }
 
   /** Resolves when a kill of the process does not lose it any more; or when the disk fails, which is logged. */
   keep({ id, tenant, target, body }: KeptSample): Promise<void> {
     const line = Buffer.from(`${JSON.stringify({ tenant, target, bytes: body.length })}\n`);
-    const written = writeFile(join(this.#folder, id), [line, body]).catch((error: unknown) => this.#failed(error));
+    const written = writeFile(join(this.#folder, id), [line, body]).catch((error: unknown) =>
+      this.#failed(error, 'written'),
+    );
     this.#writing.set(id, written);
     return written;
   }
 
   forget(id: string): void {
     const written = this.#writing.get(id) ?? Promise.resolve();
-    const gone = written.then(() => unlink(join(this.#folder, id))).catch((error: unknown) => this.#failed(error));
+    const gone = written
+      .then(() => unlink(join(this.#folder, id)))
+      .catch((error: unknown) => this.#failed(error, 'removed'));
     this.#writing.set(id, gone);
     void gone.then(() => this.#writing.delete(id));
   }
@@ -78,11 +96,11 @@ export class KeptSamples {
     await Promise.all(this.#writing.values());
   }
 
-  #failed(error: unknown): void {
+  #failed(error: unknown, done: 'read' | 'written' | 'removed'): void {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
     const count = ++this.#failures;
     if ((count & (count - 1)) === 0)
-      this.#log.error({ error: (error as Error).message, count }, '--data-dir: a Tinker sample was not written');
+      this.#log.error({ error: (error as Error).message, count }, `--data-dir: a Tinker sample was not ${done}`);
   }
 }
 

@@ -79,3 +79,20 @@ test('a kept sample that engines can not be asked for any more is forgotten: its
   equal(futures.find(forgotten[0]!, '', false), 410);
   futures.close();
 });
+
+test('the start of a router does not fail with what it restores', async () => {
+  const futures = new Futures();
+  const ids = ['gone', 'broken'].map((_, i) => `turnout-1-${i}-000000000000000000`);
+  const sampling = { read: () => Promise.reject(new Error('the thread has ended')) };
+  const kept = {
+    load: () => ids.map((id) => ({ id, tenant: '', target: '' })),
+    bodyOf: (id: string) => (id === ids[0] ? null : Buffer.alloc(1)),
+  };
+  const samples = new SampleRequests({ futures, sampling, kept } as unknown as SampleRequestsParts);
+  samples.restore();
+  equal(await samples.resume(), 0);
+  equal(futures.find(ids[0]!, '', false), 410);
+  const broken = futures.find(ids[1]!, '', false);
+  deepEqual(typeof broken === 'object' && broken.result, { error: 'the thread has ended', category: 'server' });
+  futures.close();
+});

@@ -1,5 +1,5 @@
 import type { Exchange } from '../exchange.ts';
-import type { Future, Futures } from './futures.ts';
+import type { Failed, Future, Futures } from './futures.ts';
 import type { KeptSamples } from './kept-samples.ts';
 import type { Sample } from './sample.ts';
 import type { Sampling } from './sampling.ts';
@@ -89,10 +89,11 @@ export class SampleRequests {
     const { futures, sampling } = this.#parts;
     let count = 0;
     for (const future of this.#restored.splice(0)) {
-      const asked = future.result === null ? await this.#prepareAgain(future) : null;
+      const asked = future.result === null ? await this.#prepareAgain(future).catch(failed) : null;
       // A client has cancelled it meanwhile.
       if (future.result !== null) continue;
       if (asked === null) futures.drop(future);
+      else if ('error' in asked) futures.settle(future, asked);
       else {
         await sampling.begin(future, asked, true);
         count++;
@@ -103,7 +104,10 @@ export class SampleRequests {
 
   async #prepareAgain({ id, tenant }: Future): Promise<ReturnType<Sampling['prepare']> | null> {
     const { sampling, kept } = this.#parts;
-    const sample = await sampling.read(kept!.bodyOf(id));
+    const body = kept!.bodyOf(id);
+    // The router before an upgrade had its result fetched.
+    if (body === null) return null;
+    const sample = await sampling.read(body);
     if ('detail' in sample) return null;
     const source = await this.#sourceFor(sample, tenant);
     if ('status' in source) return null;
@@ -154,6 +158,8 @@ export class SampleRequests {
     return { status: 404, detail: `There is no sampling session ${id}: it has expired, or was never created.` };
   }
 }
+
+const failed = (error: Error): Failed => ({ error: error.message, category: 'server' });
 
 /** What retrieve_futures asks for: those of a sampling session and of one of the SDK's clones of it. */
 const targetOf = ({ samplingSession, seqId }: Sample, tenant: string): string =>

@@ -1,6 +1,6 @@
 import { deepEqual, equal, notEqual, ok } from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -72,10 +72,9 @@ test('a router that is killed goes on with sessions, sampling sessions and open 
   deepEqual([...new Set(await Promise.all(polls))], [null]);
   mkdirSync(join(dataDir[1]!, 'tinker-samples', 'lost+found'));
   // What the end of the process cut off is no sample, and no reason not to start.
-  writeFileSync(
-    join(dataDir[1]!, 'tinker-samples', 'turnout-1-0-000000000000000000'),
-    '{"tenant":"","bytes":10}\n{"pro',
-  );
+  const cut = join(dataDir[1]!, 'tinker-samples', 'turnout-1-0-000000000000000000');
+  writeFileSync(cut, '{"tenant":"","bytes":10}\n{"pro');
+  utimesSync(cut, 1, 1);
 
   // An engine that is paused fails its health checks.
   for (const { core } of engines) core.resume();
