@@ -133,6 +133,17 @@ test('a refused request is a span with its error, and without an attempt', async
   );
 });
 
+test('a control request is a span', async (t) => {
+  const engines = [await startEngine(t, { onRequest: completes }), await startEngine(t, { onRequest: completes })];
+  const { router, spans } = await startTraced(t, { workerUrls: engines.map(({ url }) => url) });
+  equal((await send(t, router.url, post('/flush_cache', {}, [sampled]))).status, 200);
+  const [span, ...others] = await spans();
+  const { name, traceId, parent, attributes } = span!;
+  deepEqual([name, traceId, parent, attributes['url.path']], ['POST', TRACE, PARENT, '/flush_cache']);
+  deepEqual(others, []);
+  for (const { requests } of engines) equal(requests[0]!.head.get('traceparent'), sampled.split(' ')[1]);
+});
+
 test('the sampled flag of the client decides; without a parent the ratio, and the engine learns the decision', async (t) => {
   const engine = await startEngine(t, { onRequest: completes });
   const { router, collector, spans } = await startTraced(t, { workerUrls: [engine.url], traceSampleRatio: 0 });

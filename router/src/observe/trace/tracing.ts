@@ -100,9 +100,9 @@ export class Tracing implements Observer {
     return this.export.close();
   }
 
-  /** @returns null: the request is not sampled: it has no entry after its first attempt */
+  /** @returns null: the request is not sampled: it has no entry after its first attempt. Those of control requests are not placed. */
   #tracedOf(x: Exchange): Traced | null {
-    return x.state(this.#traced) ?? (x.attempts > 0 ? null : this.#begin(x));
+    return x.state(this.#traced) ?? (x.attempts > 0 && x.audience === null ? null : this.#begin(x));
   }
 
   #begin(x: Exchange): Traced | null {
