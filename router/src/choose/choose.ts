@@ -155,8 +155,7 @@ export class Chooser {
     const policy = this.#table.for(x);
     const gate = this.gate?.isActive === true && !x.readsState ? this.gate : null;
     const pairs = x.roles?.length === 2 ? this.gate : null;
-    // A session that has a home stays there, and waits.
-    left.gated = gate === null || hasHome(x, policy) ? able : gate.openOf(x, able);
+    left.gated = gate === null || isHashed(x, policy) ? able : gate.openOf(x, able, this.#homeOf(x, policy));
     const matching = pairs?.matching(left.gated) ?? [];
     if (matching.length > 0) left.gated = matching;
     left.open = this.#isScarce(x) ? this.#full!.withRoom(x, left.gated) : left.gated;
@@ -217,6 +216,13 @@ export class Chooser {
     return null;
   }
 
+  /** The worker that the session stays at and waits for; null: the request may go to any. */
+  #homeOf({ session }: PlacedRequest, policy: Policy): Worker | null {
+    if (session === '') return null;
+    // By a policy that keeps no sessions, their last requests may have filled a cache.
+    return policy.homeOf === undefined ? (this.#homes?.get(session)?.worker ?? null) : policy.homeOf(session);
+  }
+
   /** The first reason against the worker, in the order in which the workers are narrowed. */
   #whyMoved(x: PlacedRequest, from: Worker, to: Worker, policy: Policy): MoveWhy {
     const { byModel, allowed, gated, open, asked } = this.#left;
@@ -269,9 +275,8 @@ const isTurn = ({ session, cacheUse }: PlacedRequest): boolean => session !== ''
 const heldTooLong = ({ hold, maxMs }: Hold): RouterError =>
   new RouterError('queue_timeout', `Held for ${maxMs} ms (${hold}). Retry later.`);
 
-/** Whether the policy has decided where the session's requests go. By some policies its key alone decides. */
-const hasHome = ({ session }: PlacedRequest, policy: Policy): boolean =>
-  session !== '' && (policy.homeOf === undefined || policy.homeOf(session) !== null);
+/** The session goes to one worker from its first request on, whatever state that worker is in. */
+const isHashed = (x: PlacedRequest, policy: Policy): boolean => x.session !== '' && policy.hashes?.(x) === true;
 
 /** At most this many model names are listed in an error message. */
 const MAX_NAMES = 8;

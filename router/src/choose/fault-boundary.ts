@@ -55,6 +55,7 @@ export function withFaultBoundary(
     nextHeld: calm('nextHeld', policy.nextHeld, firstOf),
     sessionEnded: calm('sessionEnded', policy.sessionEnded, () => false),
     homeOf: calm('homeOf', policy.homeOf, () => null),
+    hashes: calm('hashes', policy.hashes, () => false),
     flushed: calm('flushed', policy.flushed, nothing),
     compared: calm('compared', policy.compared, (_x, workers) => workers),
     costs: calm('costs', policy.costs, nothing),

@@ -106,6 +106,8 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
     ended: (x, worker) => as(halfOf(worker.role), x, (policy) => policy.ended?.(x, worker)),
     // Both must be notified, whatever the first one returns.
     sessionEnded: (session) => both.map((policy) => policy.sessionEnded?.(session) ?? false).includes(true),
+    // The session stays at its decode engine.
+    hashes: (x) => as('decode', x, (policy) => policy.hashes?.(x) === true),
     flushed: (worker, why) => of[halfOf(worker.role)].flushed?.(worker, why),
     compared: (x, workers) => as(halfOf(workers[0]!.role), x, (policy) => policy.compared?.(x, workers) ?? workers),
     costs: (x, workers, costs) => as(halfOf(workers[0]!.role), x, (policy) => policy.costs?.(x, workers, costs)),
@@ -119,7 +121,6 @@ export function pairPolicy(prefill: NamedPolicy, decode: NamedPolicy): Policy {
       for (const policy of both) policy.close?.();
     },
   };
-  // The session stays at its decode engine.
   if (of.decode.homeOf !== undefined) pair.homeOf = (session) => of.decode.homeOf!(session);
   if (both.some((policy) => policy.indexSize !== undefined)) {
     pair.indexSize = () => sumOfSizes(both.flatMap((policy) => policy.indexSize?.() ?? []));

@@ -61,6 +61,8 @@ export interface Policy<X extends PlacedRequest = PlacedRequest> extends Placer<
   sessionEnded?(session: string): boolean;
   /** Where the requests of this session go; null if not decided. A policy without this method keeps no sessions. */
   homeOf?(session: string): Worker | null;
+  /** Whether the key or the prompt of this request of a session decides alone. While the weights of its worker are replaced it waits there. */
+  hashes?(x: X): boolean;
   /** What was known of the worker's KV cache is void. */
   flushed?(worker: Worker, why: FlushWhy): void;
   /** The workers that `choose` compared, if it does not compare all: `costs` and `explain` are asked about those. Called right after it. */
@@ -101,8 +103,8 @@ export interface PolicyContext {
 export interface SwapGate extends Placer {
   /** A worker is closed. */
   readonly isActive: boolean;
-  /** The open ones, for a request that any of them may serve; all if those that are open cannot serve it. */
-  openOf(x: PlacedRequest, workers: readonly Worker[]): readonly Worker[];
+  /** The open ones, and the home of the request's session; all if these cannot serve it. @param home null: any worker may get it */
+  openOf(x: PlacedRequest, workers: readonly Worker[], home: Worker | null): readonly Worker[];
   /** Of workers for pairs, those whose weights one of the other role has too. @param to the worker that is to be the other one; left out: any */
   matching(workers: readonly Worker[], to?: Worker): readonly Worker[];
   /** What becomes of a request with this placement; null: it may go on. */

@@ -37,8 +37,8 @@ interface KeptHome extends SessionHome {
 }
 
 /**
- * Which worker each session is at and how often it moved, for every policy: for logs, metrics and the API. No decision
- * depends on it. It knows the sessions that a policy reads keys of, since the router started.
+ * Which worker each session is at and how often it moved, for every policy: for logs, metrics and the API. One decision
+ * depends on it: during a weight swap a session waits for no other worker than its own. It knows the sessions that a policy reads keys of, since the router started.
  */
 export class SessionHomes {
   /** Total moves by reason. */

@@ -2,14 +2,19 @@ import assert from 'node:assert/strict';
 import { setImmediate as nextTick } from 'node:timers/promises';
 import { type TestContext, test } from 'node:test';
 import { exchangeOf, fleetOfSize, policyContext } from '../../test/harness/policy.ts';
+import { promptOf } from '../../test/harness/prompt.ts';
+import { text } from '../../test/harness/rollout-scene.ts';
+import { policies } from '../choose/built-in-policies.ts';
 import { Chooser } from '../choose/choose.ts';
 import { FullWorkers } from '../choose/full-workers.ts';
 import { HoldQueue } from '../choose/hold-queue.ts';
+import { kvAware } from '../choose/policies/kv-aware.ts';
 import { leastInflight } from '../choose/policies/least-inflight.ts';
 import { pairPolicy } from '../choose/pair-policy.ts';
 import { stickyLeastLoaded } from '../choose/policies/sticky-least-loaded.ts';
-import type { Policy } from '../choose/policy.ts';
+import type { Policy, PolicyContext } from '../choose/policy.ts';
 import { PolicyTable } from '../choose/policy-table.ts';
+import { SessionHomes } from '../choose/session-homes.ts';
 import { Fleet } from '../fleet/fleet.ts';
 import type { Role, Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
@@ -216,3 +221,51 @@ test('a generation that continues after each of several swaps may wait for each 
   // Tries of one request have one maximum.
   assert.deepEqual(await outcomes(false), ['placed', 'placed', 'placed', 'model_not_ready']);
 });
+
+/** A policy in a fleet of four engines of which one gets new weights, and what it does with a request of a session. */
+function rollingScene(t: TestContext, make: (context: PolicyContext) => Policy) {
+  const { fleet, workers } = fleetOfSize(4);
+  const queue = new HoldQueue();
+  const homes = new SessionHomes(
+    () => 0,
+    () => 60_000,
+  );
+  // No key has to leave its worker because of the load.
+  const policy = make(policyContext(fleet, { hashLoadFactor: 100 }));
+  const chooser = new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), { queue, homes });
+  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }));
+  t.after(() => policy.close?.());
+  /** The worker that it went to, or null: it is held. */
+  const send = (session: string): Worker | null => {
+    const prompt = promptOf(text(session, 200), 'prompt');
+    const x = exchangeOf({ session, prompt });
+    const choice = chooser.place(x);
+    assert.ok(choice !== null && !(choice instanceof RouterError));
+    return 'hold' in choice ? null : choice.legs[0]!.worker;
+  };
+  return { workers, gate, send };
+}
+
+const sessions = (name: string): string[] => Array.from({ length: 24 }, (_, i) => `${name} ${i}`);
+const kvAwareWithoutEvents = (context: PolicyContext): Policy =>
+  kvAware(
+    context,
+    () => Promise.resolve('no events'),
+    () => null,
+  );
+
+for (const [name, make] of Object.entries({ ...policies, kv_aware: kvAwareWithoutEvents })) {
+  const isHash = name === 'consistent_hash' || name === 'prefix_hash';
+  test(`${name}: a session is held for no other engine than its own, ${isHash ? 'also a new one' : 'and a new one for none'}`, (t) => {
+    const { workers, gate, send } = rollingScene(t, make);
+    const homes = new Map(sessions('old').map((session) => [session, send(session)!]));
+    const [closed] = workers as [Worker];
+    gate.close(closed.engineUrl, 'hold');
+    const held = [...homes.keys()].filter((session) => send(session) === null);
+    assert.ok(held.every((session) => homes.get(session) === closed));
+    const keepsSessions = isHash || ['cache_aware', 'manual', 'rollout', 'sticky_least_loaded'].includes(name);
+    if (keepsSessions) assert.equal(held.length, [...homes.values()].filter((home) => home === closed).length);
+    const isHeld = sessions('new').some((session) => send(session) === null);
+    assert.equal(isHeld, isHash);
+  });
+}

@@ -66,12 +66,16 @@ export class Gate implements SwapGate {
     this.#queue.retryHeld();
   }
 
-  openOf(x: PlacedRequest, workers: readonly Worker[]): readonly Worker[] {
-    const open = usable(
+  openOf(x: PlacedRequest, workers: readonly Worker[], home: Worker | null): readonly Worker[] {
+    const left = usable(
       x,
-      workers.filter((worker) => !this.#closed.has(worker.engineUrl) && !this.awaits(x, worker)),
+      workers.filter((worker) => worker === home || this.#isOpen(x, worker)),
     );
-    return open.length > 0 ? open : workers;
+    return left.length > 0 ? left : workers;
+  }
+
+  #isOpen(x: PlacedRequest, worker: Worker): boolean {
+    return !this.#closed.has(worker.engineUrl) && !this.awaits(x, worker);
   }
 
   matching(workers: readonly Worker[], to?: Worker): readonly Worker[] {

@@ -15,6 +15,7 @@ export function consistentHash(context: PolicyContext): Policy {
   const keyless = leastInflight(context);
   return {
     needs: 'key',
+    hashes: ({ key }) => key !== null,
     close: () => ring.close(),
     whyMoved: () => ({ reason: (context.options.hashLoadFactor ?? 0) > 0 ? 'load' : 'ring' }),
     choose(x, workers) {

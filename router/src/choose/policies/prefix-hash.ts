@@ -20,6 +20,7 @@ export function prefixHash(context: PolicyContext): Policy {
   const keyless = leastInflight(context);
   return {
     needs: 'prompt',
+    hashes: ({ prompt }) => prompt !== null,
     choose(x, workers) {
       if (x.prompt === null) return keyless.choose(x, workers);
       return ring.find(prefixKey(x.prompt, options.prefixHashTokens), workers).alone;
