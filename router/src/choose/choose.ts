@@ -155,9 +155,8 @@ export class Chooser {
     const policy = this.#table.for(x);
     const gate = this.gate?.isActive === true && !x.readsState ? this.gate : null;
     const pairs = x.roles?.length === 2 ? this.gate : null;
-    left.gated = gate === null || isHashed(x, policy) ? able : gate.openOf(x, able, this.#homeOf(x, policy));
-    const matching = pairs?.matching(left.gated) ?? [];
-    if (matching.length > 0) left.gated = matching;
+    const closedTo = this.#leaveClosed(x, able, policy, gate);
+    if (closedTo !== null) return closedTo;
     left.open = this.#isScarce(x) ? this.#full!.withRoom(x, left.gated) : left.gated;
     if (left.open.length === 0) return this.#full!.hold(x);
     left.asked = this.#slowStart?.isActive === true ? withoutSpared(x, left.open, this.#slowStart) : left.open;
@@ -168,6 +167,27 @@ export class Chooser {
     const closed = (pairs ?? gate)?.admit(x, choice) ?? null;
     if (closed === null) this.#begin(x, choice, policy);
     return closed ?? choice;
+  }
+
+  /** Leaves out workers whose weights are being replaced. @returns why the request waits although some are open; null: it does not */
+  #leaveClosed(
+    x: PlacedRequest,
+    able: readonly Worker[],
+    policy: Policy,
+    gate: SwapGate | null,
+  ): Hold | RouterError | null {
+    const left = this.#left;
+    const isNarrowed = gate !== null && !isHashed(x, policy);
+    const home = isNarrowed ? this.#homeOf(x, policy) : null;
+    left.gated = isNarrowed ? gate.openOf(x, able, home) : able;
+    const matching = x.roles?.length === 2 ? this.gate?.matching(left.gated) : undefined;
+    if (matching !== undefined && matching.length > 0) left.gated = matching;
+    const waitsForAny = isNarrowed && matching?.length !== 0 && (home === null || !able.includes(home));
+    if (!waitsForAny) return null;
+    const share = gate.shareOf(x, left.gated, able);
+    if (!('length' in share)) return share;
+    left.gated = share;
+    return null;
   }
 
   /** The engines of a pair must have the same weights. If no two have, the gate says what becomes of the request. */

@@ -94,6 +94,11 @@ export class HoldQueue {
     return size;
   }
 
+  /** How many this holder holds that may go to the same workers as this request. */
+  sizeLike(x: PlacedRequest, holder: Placer): number {
+    return this.#queues.get(holder)?.get(this.#setOf(x).key)?.held.size ?? 0;
+  }
+
   /** How many this holder holds of a model, or without one. */
   sizeFor(holder: Placer, model: string): number {
     let size = 0;

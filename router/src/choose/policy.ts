@@ -105,6 +105,12 @@ export interface SwapGate extends Placer {
   readonly isActive: boolean;
   /** The open ones, and the home of the request's session; all if these cannot serve it. @param home null: any worker may get it */
   openOf(x: PlacedRequest, workers: readonly Worker[], home: Worker | null): readonly Worker[];
+  /** Of open workers, those that a request may get now that has waited for any of `workers`; a hold while others have to get requests first. */
+  shareOf(
+    x: PlacedRequest,
+    open: readonly Worker[],
+    workers: readonly Worker[],
+  ): readonly Worker[] | Hold | RouterError;
   /** Of workers for pairs, those whose weights one of the other role has too. @param to the worker that is to be the other one; left out: any */
   matching(workers: readonly Worker[], to?: Worker): readonly Worker[];
   /** What becomes of a request with this placement; null: it may go on. */

@@ -33,7 +33,7 @@ function sceneOf(t: TestContext, count: number, cap: number) {
   const full = new FullWorkers(fleet, queue, { queueSize: 100, queueTimeoutMs: 60_000 });
   const table = new PolicyTable({ name: 'tested', policy: leastInflight(policyContext(fleet)) });
   const chooser: Chooser = new Chooser(fleet, table, { queue, full });
-  const gate = new Gate(queue, { waitMs: 90_000 });
+  const gate = new Gate(queue, { waitMs: 90_000 }, fleet);
   chooser.gate = gate;
   const all: PlacedRequest[] = [];
   t.after(() => all.forEach((x) => queue.leave(x)));
@@ -126,7 +126,7 @@ test('of pairs, a new session goes to engines that are not being swapped, and a 
   const queue = new HoldQueue();
   const policy = pairPolicy(half('prefill'), half('decode'));
   const chooser = new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), { queue });
-  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }));
+  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }, fleet));
   const place = (session: string): string => {
     const x = new PlacedRequest();
     x.roles = ['prefill', 'decode'];
@@ -155,7 +155,7 @@ test('a request that the policy held for its maximum waits for a second swap, to
   };
   const queue = new HoldQueue();
   const chooser = new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), { queue });
-  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }));
+  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }, fleet));
   const x = new PlacedRequest();
   t.after(() => queue.leave(x));
   const [overdue, placed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
@@ -191,7 +191,7 @@ test('a generation that continues after each of several swaps may wait for each 
   const queue = new HoldQueue();
   const table = new PolicyTable({ name: 'tested', policy: leastInflight(policyContext(fleet)) });
   const chooser = new Chooser(fleet, table, { queue });
-  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }));
+  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }, fleet));
   const outcomes = async (isContinued: boolean): Promise<string[]> => {
     const x = exchangeOf();
     const all: string[] = [];
@@ -233,7 +233,7 @@ function rollingScene(t: TestContext, make: (context: PolicyContext) => Policy) 
   // No key has to leave its worker because of the load.
   const policy = make(policyContext(fleet, { hashLoadFactor: 100 }));
   const chooser = new Chooser(fleet, new PolicyTable({ name: 'tested', policy }), { queue, homes });
-  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }));
+  const gate = (chooser.gate = new Gate(queue, { waitMs: 90_000 }, fleet));
   t.after(() => policy.close?.());
   /** The worker that it went to, or null: it is held. */
   const send = (session: string): Worker | null => {

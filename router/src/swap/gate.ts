@@ -1,9 +1,10 @@
 import type { Hold, SwapGate } from '../choose/policy.ts';
 import type { HoldQueue } from '../choose/hold-queue.ts';
 import { usable } from '../choose/usable-workers.ts';
+import type { Fleet } from '../fleet/fleet.ts';
 import { type Placement, REASONS, type Role, type Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
-import type { PlacedRequest } from '../placed-request.ts';
+import type { PlacedRequest, Placer } from '../placed-request.ts';
 
 /**
  * What happens to new requests for a closed engine.
@@ -13,6 +14,8 @@ import type { PlacedRequest } from '../placed-request.ts';
 export type Closed = 'hold' | 'refuse';
 
 const REASON = 'weight_swap';
+/** Requests may wait so long for other engines of a swap after the first one is open: they open some milliseconds or seconds apart. */
+const LEAST_MS = 5_000;
 const DRAIN_TIMEOUT_HEADER = 'x-fireworks-hot-load-drain-timeout';
 
 export interface GateOptions {
@@ -33,12 +36,16 @@ export class Gate implements SwapGate {
   awaits: (x: PlacedRequest, worker: Worker) => boolean = () => false;
   readonly #queue: HoldQueue;
   readonly #options: GateOptions;
+  readonly #fleet: Pick<Fleet, 'load'>;
+  /** Holds requests that have waited for any of several workers, while some of these are still closed: see `shareOf`. */
+  readonly #sharing: Placer = { nextHeld: (held, workers) => this.#nextShared(held, workers) };
   /** By `engineUrl`. */
   readonly #closed = new Map<string, Closed>();
 
-  constructor(queue: HoldQueue, options: GateOptions) {
+  constructor(queue: HoldQueue, options: GateOptions, fleet: Pick<Fleet, 'load'>) {
     this.#queue = queue;
     this.#options = options;
+    this.#fleet = fleet;
   }
 
   get isActive(): boolean {
@@ -47,7 +54,7 @@ export class Gate implements SwapGate {
 
   /** Requests that wait now. */
   get waiting(): number {
-    return this.#queue.sizeOf(this);
+    return this.#queue.sizeOf(this) + this.#queue.sizeOf(this.#sharing);
   }
 
   close(engineUrl: string, closed: Closed): void {
@@ -62,7 +69,7 @@ export class Gate implements SwapGate {
 
   /** Those that wait are asked again. Also those that wait for another reason: more workers can be chosen for them now. */
   changed(): void {
-    if (this.waiting > 0) this.isShut = false;
+    if (this.#queue.sizeOf(this) > 0) this.isShut = false;
     this.#queue.retryHeld();
   }
 
@@ -76,6 +83,52 @@ export class Gate implements SwapGate {
 
   #isOpen(x: PlacedRequest, worker: Worker): boolean {
     return !this.#closed.has(worker.engineUrl) && !this.awaits(x, worker);
+  }
+
+  /**
+   * The engines of a swap open one after the other, and the first one must not get all requests that have waited: a worker gets them while it has
+   * fewer requests than the workers have on average, with those that wait. A request waits for that as long again as it has waited, or 5 s.
+   */
+  shareOf(
+    x: PlacedRequest,
+    open: readonly Worker[],
+    workers: readonly Worker[],
+  ): readonly Worker[] | Hold | RouterError {
+    const hasJustWaited = x.placer === this;
+    if (!hasJustWaited && x.placer !== this.#sharing) return open;
+    const isClosed = (worker: Worker): boolean => !this.#isOpen(x, worker);
+    // No worker is open for it, or all are, or it has waited long enough.
+    if (open.some(isClosed) || !workers.some(isClosed) || x.isOverdueFor(this.#sharing)) return open;
+    if (hasJustWaited) {
+      // First all of them are held together: then their number is known.
+      this.#queue.retryHeld();
+    } else {
+      const share = this.#belowAverage(open, workers, this.#queue.sizeLike(x, this.#sharing) + 1);
+      const able = x.roles?.length === 2 ? this.matching(share) : usable(x, share);
+      if (able.length > 0) return able;
+    }
+    const waitMs = waitOf(x, this.#options);
+    if (typeof waitMs !== 'number') return waitMs;
+    x.placer = this.#sharing;
+    const waitedMs = x.heldMsBy(this);
+    return { hold: REASON, maxMs: Math.min(Math.max(waitedMs, LEAST_MS), waitMs - waitedMs) };
+  }
+
+  /** The first one, if a worker may get one of them. Also if all workers are closed again: it waits for the next one to open. */
+  #nextShared([first]: Iterable<PlacedRequest>, workers: readonly Worker[]): PlacedRequest | null {
+    const open = workers.filter(({ engineUrl }) => !this.#closed.has(engineUrl));
+    if (first === undefined || open.length === 0) return first ?? null;
+    const waiting = this.#queue.sizeLike(first, this.#sharing);
+    return this.#belowAverage(open, workers, waiting).length > 0 ? first : null;
+  }
+
+  /** Of each role, the open workers that have fewer requests than the average, if the waiting ones are placed at all workers. */
+  #belowAverage(open: readonly Worker[], workers: readonly Worker[], waiting: number): Worker[] {
+    const alike = Map.groupBy(workers, ({ role }) => role);
+    const averages = new Map<Role, number>();
+    for (const [role, all] of alike)
+      averages.set(role, all.reduce((sum, worker) => sum + this.#fleet.load(worker), waiting) / all.length);
+    return open.filter((worker) => this.#fleet.load(worker) < averages.get(worker.role)!);
   }
 
   matching(workers: readonly Worker[], to?: Worker): readonly Worker[] {
@@ -104,7 +157,7 @@ export class Gate implements SwapGate {
     if (typeof maxMs !== 'number') return maxMs;
     if (closed.includes('refuse') || maxMs === 0 || x.isOverdueFor(this)) return this.#refuse(doMatch);
     x.placer = this;
-    return { hold: REASON, maxMs };
+    return { hold: REASON, maxMs: maxMs - x.heldMsBy(this.#sharing) };
   }
 
   #refuse(doMatch = true): RouterError {

@@ -69,6 +69,7 @@ export function startSwaps(parts: SwapParts): Swaps {
   const gate = new Gate(
     parts.holdQueue,
     live.of(({ swapWaitSecs }) => ({ waitMs: swapWaitSecs * 1000 })),
+    parts.fleet,
   );
   const meters = new SwapMeters();
   const engines = new EngineTable({ ...parts, gate, meters }, configured(live));
