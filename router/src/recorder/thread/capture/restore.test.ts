@@ -9,6 +9,7 @@ import {
 } from '../../../../test/harness/capture-scene.ts';
 import { encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { MemoryStore } from '../store/memory.ts';
+import { type DamagedTurn, DamagedRecord, type NewestQuery } from '../store/store.ts';
 
 const tokenizerPath = tokenizerFolder();
 
@@ -243,4 +244,39 @@ test('a store that can not be read costs a session its exactness for now, flagge
   store.newest = newest;
   const { turn } = await scene.ask({ session: 'a', prompt: text, said: call(-2) });
   assert.deepEqual([turn.index, turn.parent, turn.drift], [1, scene.turns[0]!.id, null]);
+});
+
+/** As if the record of a turn were damaged. */
+function damage(store: MemoryStore, id: string): void {
+  const [newest, get] = [store.newest.bind(store), store.get.bind(store)];
+  const fail = (): never => {
+    throw new DamagedRecord(`turn ${id}`, new Error('no JSON'));
+  };
+  Object.assign(store, {
+    get: (asked: string) => (asked === id ? fail() : get(asked)),
+    newest: (query: NewestQuery, onDamaged: (turn: DamagedTurn) => void = fail) => {
+      const turns = newest(query);
+      for (const turn of turns) if (turn.id === id) onDamaged(turn);
+      return turns.filter((turn) => turn.id !== id);
+    },
+  });
+}
+
+test('a damaged turn keeps no other one from the trees, and is missing in its own session', async () => {
+  const before = await CaptureScene.start({ tokenizerPath });
+  const text = `${PROMPT} often<|im_end|>${TOOL}`;
+  await before.ask({ session: 'a', prompt: PROMPT, said: call(-1) });
+  // More than are read at once.
+  for (let n = 0; n < 100; n++) await before.ask({ session: `s${n}`, prompt: `${n} ${PROMPT}`, said: call(-1) });
+  await before.ask({ session: 'b', prompt: PROMPT, said: call(-1) });
+  const { turn: second } = await before.ask({ session: 'b', prompt: text, said: call(-2) });
+  damage(before.store, second.id);
+  const after = await CaptureScene.start({ tokenizerPath }, before.store);
+  after.captured.calls.fillTrees();
+  await after.retrieve(PROMPT);
+  assert.equal(after.captured.calls.captureStats().restored, 102);
+  assert.equal((await after.retrieve(`${PROMPT} often`, 'a')).drift, undefined);
+  const back = await after.retrieve(`${text} often<|im_end|>${TOOL}`, 'b');
+  assert.equal(back.drift?.kind, 'lost');
+  assert.equal(back.loss_mask.filter((bit) => bit === 1).length, CALL.length, 'its first turn is there');
 });

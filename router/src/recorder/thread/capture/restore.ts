@@ -1,5 +1,5 @@
 import { setImmediate, setTimeout } from 'node:timers/promises';
-import type { TurnOutline } from '../store/store.ts';
+import { DamagedRecord, type TurnOutline } from '../store/store.ts';
 import type { TurnWriter } from '../store/writer.ts';
 import type { Tokenizer } from '../tokens/tokenizer.ts';
 import type { TokenForest } from '../tree/forest.ts';
@@ -76,8 +76,8 @@ export class Restore {
 
   /** Loads a session's turns of all trees. */
   async session(tenant: string, session: string): Promise<void> {
-    const outlines = await this.#newestOf(tenant, session).catch(() => []);
-    for (const tree of new Set(outlines.map(treeOf))) if (tree !== null) await this.wanted(tree, tenant, session);
+    const newest = await this.#newestOf(tenant, session).catch(() => null);
+    for (const tree of new Set(newest?.turns.map(treeOf))) if (tree !== null) await this.wanted(tree, tenant, session);
   }
 
   /** Fills the trees with the newest turns, in the background. */
@@ -100,25 +100,27 @@ export class Restore {
   async #fill(bytes: number, nodes: number): Promise<void> {
     let before: string | undefined;
     for (;;) {
-      const page = await this.#writer.store.newest({ limit: PAGE_TURNS, before });
+      const ids: string[] = [];
+      const page = await this.#writer.store.newest({ limit: PAGE_TURNS, before }, ({ id }) => ids.push(id));
       for (const outline of page) {
-        before = outline.id;
+        ids.push(outline.id);
         if (this.#forest.bytes > bytes || this.#forest.nodes > nodes) return;
-        await this.#bringOne(outline, Date.now() - outline.startedAtMs);
+        await this.#bringIfReadable(outline, Date.now() - outline.startedAtMs);
         await setImmediate();
       }
-      if (page.length < PAGE_TURNS) return;
+      if (ids.length < PAGE_TURNS) return;
+      before = ids.toSorted()[0];
     }
   }
 
   async #bring(tenant: string, session: string, tree: string): Promise<void> {
     const forest = this.#forest;
     if (this.#known(tree, session) === null) {
-      const outlines = await this.#newestOf(tenant, session).catch(() => null);
+      const newest = await this.#newestOf(tenant, session).catch(() => null);
       // In most cases the session is new.
-      if (outlines === null || outlines.every((outline) => treeOf(outline) !== tree)) {
+      if (newest === null || (newest.damaged === null && newest.turns.every((outline) => treeOf(outline) !== tree))) {
         const root = forest.rootIfAny(tree);
-        if (outlines !== null && root !== null) forest.session(root, session).isWhole = true;
+        if (newest !== null && root !== null) forest.session(root, session).isWhole = true;
         return;
       }
     }
@@ -126,10 +128,12 @@ export class Restore {
     known.isWhole = false;
     try {
       await this.#writer.flush();
-      const newest = await this.#newestOf(tenant, session);
-      for (const [i, outline] of newest.toReversed().entries()) {
+      const { turns, damaged } = await this.#newestOf(tenant, session);
+      // Of which tree it is, is not known.
+      known.notLoaded(damaged);
+      for (const [i, outline] of turns.toReversed().entries()) {
         if (treeOf(outline) !== tree) continue;
-        if (!(await this.#bringOne(outline, null))) known.notLoaded(outline.id);
+        if (!(await this.#bringIfReadable(outline, null))) known.notLoaded(outline.id);
         if (i % TURNS_AT_ONCE === TURNS_AT_ONCE - 1) await setImmediate();
       }
       known.isWhole = true;
@@ -140,8 +144,25 @@ export class Restore {
     if (known.isWhole) known.missing = null;
   }
 
-  async #newestOf(tenant: string, session: string): Promise<readonly TurnOutline[]> {
-    return this.#writer.store.newest({ session, tenant, limit: MAX_TURNS });
+  /** `damaged`: the newest turn that can't be read; null: there is none. */
+  async #newestOf(
+    tenant: string,
+    session: string,
+  ): Promise<{ readonly turns: readonly TurnOutline[]; readonly damaged: string | null }> {
+    let damaged: string | null = null;
+    const onDamaged = ({ id }: { readonly id: string }): void => {
+      damaged ??= id;
+    };
+    const turns = await this.#writer.store.newest({ session, tenant, limit: MAX_TURNS }, onDamaged);
+    return { turns, damaged };
+  }
+
+  /** A turn that is damaged, or continues one that is, keeps no other one from being loaded. */
+  async #bringIfReadable(outline: TurnOutline, agoMs: number | null): Promise<boolean> {
+    return this.#bringOne(outline, agoMs).catch((error: unknown) => {
+      if (error instanceof DamagedRecord) return false;
+      throw error;
+    });
   }
 
   /** @param agoMs how long ago it was used; null: it is used now @returns false: it is not on record, or what it continues is not */

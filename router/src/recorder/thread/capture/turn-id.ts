@@ -34,5 +34,5 @@ export class TurnIds {
   }
 }
 
-/** 0: an id of another form. */
-const timeIn = (id: string): number => (/^[\da-z]{13}-/.test(id) ? parseInt(id.slice(0, TIME_DIGITS), 36) : 0);
+/** When an id was made, in Unix ms of its process's clock; 0: an id of another form. */
+export const timeIn = (id: string): number => (/^[\da-z]{13}-/.test(id) ? parseInt(id.slice(0, TIME_DIGITS), 36) : 0);

@@ -46,9 +46,11 @@ export function exportCalls(
   const exports = new ByteStreams();
   /** Exports whose first trajectory is being read. */
   let beginning = 0;
-  const outlines = async ({ session, tenant }: SessionName) => {
-    await recorded();
-    return turnsOf(store, session, tenant);
+  /** What can be read of a session, and how much can't be. */
+  const readable = async ({ session, tenant }: SessionName) => {
+    let damaged = 0;
+    const turns = await turnsOf(store, session, tenant, () => damaged++);
+    return { turns, damaged: damaged === 0 ? {} : { damaged_turns: damaged } };
   };
   return {
     /** Why what is read of these turns would not be all; null: it would. */
@@ -64,15 +66,16 @@ export function exportCalls(
       const pauses = new Pauses();
       for (const { session, tenant, outcome } of heads) {
         await pauses.pause();
-        const turns = await turnsOf(store, session, tenant);
-        if (turns.length > 0) trajectories.push({ ...summaryOf(turns), ...outcomeJson(outcome) });
+        const { turns, damaged } = await readable({ session, tenant });
+        if (turns.length > 0) trajectories.push({ ...summaryOf(turns), ...damaged, ...outcomeJson(outcome) });
       }
       const next = heads.length < query.limit ? null : heads.at(-1)!.firstTurn;
       return json({ trajectories, next });
     },
     /** A page of a session's turns; null: there is no such session. */
     async turnsJson({ session, tenant, after = '', limit, texts = false }: TurnsQuestion): Promise<Uint8Array | null> {
-      const all = await outlines({ session, tenant });
+      await recorded();
+      const { turns: all, damaged } = await readable({ session, tenant });
       if (all.length === 0) return null;
       const left = all.filter(({ id }) => id > after);
       const page: Turn[] = [];
@@ -87,11 +90,18 @@ export function exportCalls(
       const [head] = await store.sessions({ session, limit: 1, tenant });
       const outcome = outcomeJson(head?.outcome ?? null);
       const spelled = texts ? await pieces() : null;
-      return json({ ...summaryOf(all), ...outcome, page: page.map((turn) => turnJson(turn, spelled)), next });
+      return json({
+        ...summaryOf(all),
+        ...damaged,
+        ...outcome,
+        page: page.map((turn) => turnJson(turn, spelled)),
+        next,
+      });
     },
     async metricsJson(question: SessionName): Promise<Uint8Array | null> {
-      const turns = await outlines(question);
-      return turns.length === 0 ? null : json(metricsOf(turns));
+      await recorded();
+      const { turns, damaged } = await readable(question);
+      return turns.length === 0 ? null : json({ ...metricsOf(turns), ...damaged });
     },
     /** Rejects if the store is away. @returns false: there are too many exports */
     async exportBegin({ id, format, query }: ExportOrder): Promise<boolean> {

@@ -13,7 +13,7 @@ export function topTokensOf({ turns, ids }: Pick<Trajectory, 'turns' | 'ids'>): 
   for (const { keeps, mask, topTokens } of turns.toReversed()) {
     if (end <= keeps) continue;
     if (topTokens !== undefined) {
-      const sampled = JSON.parse(Buffer.from(topTokens).toString()) as TopTokens[];
+      const sampled = rowsIn(topTokens);
       let next = 0;
       for (let i = 0; i < end - keeps; i++) if (mask[i] === 1) places[keeps + i] = sampled[next++] ?? null;
     }
@@ -26,4 +26,13 @@ export function topTokensOf({ turns, ids }: Pick<Trajectory, 'turns' | 'ids'>): 
 export function topTokensJson(trajectory: Pick<Trajectory, 'turns' | 'ids'>) {
   const top = topTokensOf(trajectory);
   return top === null ? {} : { rollout_top_logprobs: top };
+}
+
+/** Of a damaged record none are known: its tokens are not affected. */
+function rowsIn(topTokens: Uint8Array): readonly TopTokens[] {
+  try {
+    return JSON.parse(Buffer.from(topTokens).toString()) as TopTokens[];
+  } catch {
+    return [];
+  }
 }

@@ -1,4 +1,5 @@
 import {
+  DamagedRecord,
   type SessionHead,
   type SessionQuery,
   type TrajectoryStore,
@@ -22,6 +23,8 @@ export interface ExportProgress {
   readonly leftOut: Record<string, number>;
   /** Turns whose request or response is stored and can't be read. */
   unreadable: number;
+  /** The last damaged record, for which trajectories were left out; null: there was none. */
+  damaged: DamagedRecord | null;
 }
 
 export const noProgress = (): ExportProgress => ({
@@ -30,6 +33,7 @@ export const noProgress = (): ExportProgress => ({
   tokens: 0,
   leftOut: {},
   unreadable: 0,
+  damaged: null,
 });
 
 const SESSIONS_AT_ONCE = 100;
@@ -64,17 +68,20 @@ async function* walkSession(
   query: ExportQuery,
   progress: ExportProgress,
 ): AsyncGenerator<Trajectory> {
-  const outlines = await turnsOf(store, session, tenant);
+  // Which turns a damaged one continues is not known, and so not which of its session are whole trajectories.
+  const outlines = await turnsOf(store, session, tenant).catch((error: unknown) => damagedIn(error, progress));
+  if (outlines === 'damaged') return;
   const byId = new Map(outlines.map((outline) => [outline.id, outline]));
   const group = groupOf(outlines);
   const isWanted = (turn: TurnOutline): boolean => wants(query, turn) || wants(query, { ...turn, group });
   const unreadable = new Set<string>();
   for (const leaf of leavesOf(outlines)) {
     if (!lineOf(leaf, byId).some(isWanted)) continue;
-    const turns = await lines.read(leaf.id);
+    const turns = await lines.read(leaf.id).catch((error: unknown) => damagedIn(error, progress));
+    if (turns === 'damaged') continue;
     const made = turns === null ? 'a turn before it is gone' : assemble(turns, { group, outcome });
     if (typeof made === 'string') {
-      progress.leftOut[made] = (progress.leftOut[made] ?? 0) + 1;
+      leaveOut(made, progress);
       continue;
     }
     progress.trajectories++;
@@ -83,6 +90,18 @@ async function* walkSession(
     yield made;
   }
   progress.unreadable += unreadable.size;
+}
+
+function leaveOut(why: string, { leftOut }: ExportProgress): void {
+  leftOut[why] = (leftOut[why] ?? 0) + 1;
+}
+
+/** What a damaged record is a part of is left out. Throws what is no such record: the store may be away. */
+function damagedIn(error: unknown, progress: ExportProgress): 'damaged' {
+  if (!(error instanceof DamagedRecord)) throw error;
+  progress.damaged = error;
+  leaveOut(error.message, progress);
+  return 'damaged';
 }
 
 /** Its turns in this session, from the last to the first. */

@@ -82,6 +82,7 @@ export async function deliveredGroup(group: Group, parts: RowParts): Promise<Del
     const own: Row[] = [];
     for await (const trajectory of walk(store, query, progress, false))
       own.push(await rowOf(trajectory, member, details, names, parts));
+    if (progress.damaged !== null) throw progress.damaged;
     const isWhole = own.length > 0 && Object.keys(progress.leftOut).length === 0;
     member.dropped = isWhole ? problemOf(own, parts) : 'incomplete';
     if (member.dropped === null) rows.push(...own);

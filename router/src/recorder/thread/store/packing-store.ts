@@ -2,7 +2,7 @@ import type { OutcomeChange } from '../../shared/outcome.ts';
 import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
 import { type Base, type Packed, MAX_LINE, packed, readPacked, unpacked } from './packed-body.ts';
 import type { RecordTables } from './records.ts';
-import type { NewestQuery, SessionQuery, TrajectoryStore } from './store.ts';
+import type { SessionQuery, TrajectoryStore } from './store.ts';
 import { tenantKey } from '../../../classify/tenant-key.ts';
 
 type Body = NonNullable<Turn['unreadable']>[number];
@@ -60,8 +60,8 @@ export class PackingStore implements TrajectoryStore {
     return this.#inner.sessions(query);
   }
 
-  newest(query: NewestQuery) {
-    return this.#inner.newest(query);
+  newest(...args: Parameters<TrajectoryStore['newest']>) {
+    return this.#inner.newest(...args);
   }
 
   finish(name: SessionName, change: OutcomeChange, nowMs: number) {

@@ -1,10 +1,12 @@
 import type { RedisArgument } from '@redis/client';
 import { type OutcomeChange, type SessionOutcome, outcomeAfter, wantsOutcome } from '../../shared/outcome.ts';
 import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
+import { timeIn } from '../capture/turn-id.ts';
 import { RedisRecords } from './redis-records.ts';
 import { type RedisLink, connectRedis, withoutPassword } from './redis-client.ts';
 import {
   asNow,
+  type DamagedTurn,
   type NewestQuery,
   type SessionHead,
   type SessionQuery,
@@ -13,6 +15,8 @@ import {
   type TurnFilter,
   type TurnOutline,
   outlineOf,
+  readRecord,
+  readRecords,
   wants,
 } from './store.ts';
 import { tenantKey } from '../../../classify/tenant-key.ts';
@@ -89,7 +93,13 @@ export class RedisStore implements TrajectoryStore {
     const rewritten = async ({ id, versions }: TurnAmendment): Promise<Command | null> => {
       const outline = await this.#link.send(['HGET', turnKey(id), 'o']);
       if (!Buffer.isBuffer(outline)) return null;
-      return ['HSET', turnKey(id), 'o', JSON.stringify({ ...outlineOfJson(outline), versions })];
+      const [stored] = readRecords(
+        [outline],
+        (json) => outlineOfJson(id, json),
+        () => {},
+      );
+      if (stored === undefined) return null;
+      return ['HSET', turnKey(id), 'o', JSON.stringify({ ...stored, versions })];
     };
     const commands = (await Promise.all(amendments.map(rewritten))).filter((command) => command !== null);
     if (commands.length > 0) await this.#link.transaction(commands);
@@ -99,8 +109,9 @@ export class RedisStore implements TrajectoryStore {
     const fields = await this.#link.send(['HMGET', turnKey(id), 'o', 'd', 'q', 'a', 't']);
     const [outline, arrays, request, answer, topTokens] = fields as (Buffer | null)[];
     if (outline == null || arrays == null) return null;
-    const { tokens, ...rest } = outlineOfJson(outline);
-    const turn = { ...rest, ...unpackArrays(arrays, tokens), request: request ?? null, answer: answer ?? null };
+    const { tokens, ...rest } = outlineOfJson(id, outline);
+    const unpacked = readRecord(`turn ${id}`, () => unpackArrays(arrays, tokens));
+    const turn = { ...rest, ...unpacked, request: request ?? null, answer: answer ?? null };
     return topTokens == null ? turn : { ...turn, topTokens };
   }
 
@@ -122,7 +133,10 @@ export class RedisStore implements TrajectoryStore {
     return heads.length;
   }
 
-  async newest({ session, tenant, before, limit }: NewestQuery): Promise<readonly TurnOutline[]> {
+  async newest(
+    { session, tenant, before, limit }: NewestQuery,
+    onDamaged?: (turn: DamagedTurn) => void,
+  ): Promise<readonly TurnOutline[]> {
     const keys =
       session === undefined
         ? [TURNS]
@@ -137,7 +151,7 @@ export class RedisStore implements TrajectoryStore {
     const newest = ids.sort((a, b) => (a < b ? 1 : -1)).slice(0, limit);
     const outlines: TurnOutline[] = [];
     for (let at = 0; at < newest.length; at += PAGE)
-      outlines.push(...(await this.#outlines(newest.slice(at, at + PAGE))));
+      outlines.push(...(await this.#outlines(newest.slice(at, at + PAGE), onDamaged)));
     return outlines;
   }
 
@@ -169,16 +183,26 @@ export class RedisStore implements TrajectoryStore {
     this.#link.close();
   }
 
-  async #outlines(ids: readonly string[]): Promise<TurnOutline[]> {
-    const rows = await Promise.all(ids.map((id) => this.#link.send(['HGET', turnKey(id), 'o'])));
-    return rows.flatMap((row) => (Buffer.isBuffer(row) ? [outlineOfJson(row)] : []));
+  async #outlines(ids: readonly string[], onDamaged?: (turn: DamagedTurn) => void): Promise<TurnOutline[]> {
+    const rows = await Promise.all(
+      ids.map(async (id) => ({ id, outline: await this.#link.send(['HGET', turnKey(id), 'o']) })),
+    );
+    return readRecords(
+      rows.filter(({ outline }) => Buffer.isBuffer(outline)),
+      ({ id, outline }) => outlineOfJson(id, outline as Buffer),
+      onDamaged && (({ id }) => onDamaged({ id, startedAtMs: timeIn(id) })),
+    );
   }
 
   /** Whether the session has a turn that is wanted. */
   async #hasTurn(head: SessionHead, query: TurnFilter): Promise<boolean> {
     for (let from = '-'; ;) {
       const ids = await this.#range(sessionTurns(keyOf(head)), from, PAGE);
-      if ((await this.#outlines(ids)).some((outline) => wants(query, outline))) return true;
+      const damaged: DamagedTurn[] = [];
+      const outlines = await this.#outlines(ids, (turn) => damaged.push(turn));
+      const unknown = { ...head, group: '', versions: [] };
+      if ([...outlines, ...damaged.map((turn) => ({ ...unknown, ...turn }))].some((turn) => wants(query, turn)))
+        return true;
       if (ids.length < PAGE) return false;
       from = `(${ids.at(-1)}`;
     }
@@ -225,7 +249,7 @@ export class RedisStore implements TrajectoryStore {
   async #outcomes(keys: readonly string[]): Promise<(SessionOutcome | null)[]> {
     if (keys.length === 0) return [];
     const found = (await this.#link.send(['HMGET', OUTCOMES, ...keys])) as (Buffer | null)[];
-    return found.map((json) => (json === null ? null : (JSON.parse(text(json)) as SessionOutcome)));
+    return found.map((json) => (json === null ? null : outcomeOfJson(text(json))));
   }
 
   async #tenants(session: string): Promise<string[]> {
@@ -243,7 +267,17 @@ export class RedisStore implements TrajectoryStore {
   }
 }
 
-const outlineOfJson = (json: Buffer): TurnOutline => asNow(JSON.parse(json.toString()) as TurnOutline);
+const outlineOfJson = (id: string, json: Buffer): TurnOutline =>
+  readRecord(`turn ${id}`, () => asNow(JSON.parse(json.toString()) as TurnOutline));
+
+/** A damaged one is none: lists have the session all the same. */
+function outcomeOfJson(json: string): SessionOutcome | null {
+  try {
+    return JSON.parse(json) as SessionOutcome;
+  } catch {
+    return null;
+  }
+}
 
 const text = (value: unknown): string => (Buffer.isBuffer(value) ? value.toString() : '');
 

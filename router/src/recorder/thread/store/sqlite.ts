@@ -8,6 +8,7 @@ import { SCHEMA_VERSION, missingTables, stepsFrom, versionProblem } from './sqli
 import { SqliteRecords } from './sqlite-records.ts';
 import {
   asNow,
+  type DamagedTurn,
   type NewestQuery,
   type SessionHead,
   type SessionQuery,
@@ -15,6 +16,8 @@ import {
   type TrajectoryStore,
   type TurnFilter,
   type TurnOutline,
+  readRecord,
+  readRecords,
 } from './store.ts';
 
 type Row = Record<string, unknown>;
@@ -88,7 +91,9 @@ export class SqliteStore implements TrajectoryStore {
 
   amend(amendments: readonly TurnAmendment[]): void {
     this.#transaction(() => {
-      const change = this.#prepare("UPDATE turns SET details = json_set(details, '$.versions', json(?)) WHERE id = ?");
+      const change = this.#prepare(
+        "UPDATE turns SET details = json_set(details, '$.versions', json(?)) WHERE id = ? AND json_valid(details)",
+      );
       for (const { id, versions } of amendments) {
         if (change.run(JSON.stringify(versions), id).changes === 0) continue;
         this.#prepare('DELETE FROM versions WHERE turn = ?').run(id);
@@ -134,13 +139,12 @@ export class SqliteStore implements TrajectoryStore {
     return heads.length;
   }
 
-  newest({ before, limit, ...query }: NewestQuery): readonly TurnOutline[] {
+  newest({ before, limit, ...query }: NewestQuery, onDamaged?: (turn: DamagedTurn) => void): readonly TurnOutline[] {
     const { where, values, add } = conditions(query);
     add('t.id < ?', before);
     const sql = `SELECT ${OUTLINE} FROM turns t WHERE ${where.join(' AND ')} ORDER BY t.id DESC LIMIT ?`;
-    return this.#prepare(sql)
-      .all(...values, limit)
-      .map(outlineOfRow);
+    const rows = this.#prepare(sql).all(...values, limit);
+    return readRecords(rows, outlineOfRow, onDamaged && ((row) => onDamaged(keysOfRow(row))));
   }
 
   removeSession(session: string, tenant?: string): number {
@@ -280,36 +284,47 @@ function outcomeConditions({ finished, minReward, maxReward, label }: OutcomeQue
   if (finished !== undefined) where.push(`o.session IS ${finished ? 'NOT ' : ''}NULL`);
   add('o.reward >= ?', minReward);
   add('o.reward <= ?', maxReward);
-  add('EXISTS (SELECT 1 FROM json_each(o.labels) l WHERE l.value = ?)', label);
+  const has = 'EXISTS (SELECT 1 FROM json_each(o.labels) l WHERE l.value = ?)';
+  add(`CASE WHEN json_valid(o.labels) THEN ${has} ELSE 0 END`, label);
   return all;
 }
 
-const outcomeOfRow = (row: Row): SessionOutcome | null =>
-  row['finished_at_ms'] === null
-    ? null
-    : {
-        finishedAtMs: row['finished_at_ms'] as number,
-        reward: row['reward'] as number | null,
-        labels: JSON.parse(row['labels'] as string) as string[],
-      };
+/** A damaged one is none: lists have the session all the same. */
+function outcomeOfRow(row: Row): SessionOutcome | null {
+  if (row['finished_at_ms'] === null) return null;
+  try {
+    return {
+      finishedAtMs: row['finished_at_ms'] as number,
+      reward: row['reward'] as number | null,
+      labels: JSON.parse(row['labels'] as string) as string[],
+    };
+  } catch {
+    return null;
+  }
+}
 
-const outlineOfRow = (row: Row): TurnOutline => ({
-  ...asNow(JSON.parse(row['details'] as string) as Details),
+const keysOfRow = (row: Row) => ({
   id: row['id'] as string,
   session: row['session'] as string,
   tenant: row['tenant'] as string,
   group: row['grp'] as string,
   parent: row['parent'] as string | null,
   startedAtMs: row['started_at_ms'] as number,
-  tokens: row['tokens'] as number,
 });
+
+const outlineOfRow = (row: Row): TurnOutline =>
+  readRecord(`turn ${row['id'] as string}`, () => ({
+    ...asNow(JSON.parse(row['details'] as string) as Details),
+    ...keysOfRow(row),
+    tokens: row['tokens'] as number,
+  }));
 
 /** SQLite returns each value with memory of its own, so it is aligned. */
 const bufferOf = (bytes: unknown): ArrayBuffer => new Uint8Array(bytes as Uint8Array).buffer;
 
 function turnOf(row: Row): Turn {
   const { tokens: _, ...outline } = outlineOfRow(row);
-  return {
+  return readRecord(`turn ${outline.id}`, () => ({
     ...outline,
     ids: new Int32Array(bufferOf(row['ids'])),
     logprobs: new Float64Array(bufferOf(row['logprobs'])),
@@ -317,5 +332,5 @@ function turnOf(row: Row): Turn {
     request: row['request'] as Uint8Array | null,
     answer: row['answer'] as Uint8Array | null,
     ...(row['top_tokens'] instanceof Uint8Array ? { topTokens: row['top_tokens'] } : {}),
-  };
+  }));
 }

@@ -59,7 +59,8 @@ export function storeCalls({ writer, dataDir, recorded, onEnded, feed, counted }
     // Turns that came while the ones before them were written: they would be written after it.
     await writer.flush();
     writer.requireAll({ session, tenant });
-    const outlines = await turnsOf(store, session, tenant);
+    // Files of damaged turns are not known, and stay.
+    const outlines = await turnsOf(store, session, tenant, () => {});
     const removed = await store.removeSession(session, tenant);
     for (const { file } of dataDir === null ? [] : outlines.flatMap(filesOf)) {
       await rm(join(dataDir!, file), { force: true });

@@ -88,6 +88,42 @@ const OF_FILE: ReadonlySet<number> = new Set([5, 6, 10, 13]);
 export const isOfStore = (error: unknown): boolean =>
   error instanceof StoreAway || OF_FILE.has(((error as { errcode?: number }).errcode ?? 0) & 0xff);
 
+/** A turn that is stored and can't be read: all that is known of it. */
+export interface DamagedTurn extends Pick<Turn, 'id' | 'startedAtMs'> {}
+
+/** A record of the store that can't be read. Others can be. */
+export class DamagedRecord extends Error {
+  constructor(what: string, cause: unknown) {
+    super(`the record of ${what} is damaged: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** @throws DamagedRecord */
+export function readRecord<T>(what: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    throw new DamagedRecord(what, error);
+  }
+}
+
+/** @param onDamaged is called for records that can't be read; left out: the first one is thrown */
+export function readRecords<R, T>(
+  records: readonly R[],
+  read: (record: R) => T,
+  onDamaged: ((record: R) => void) | undefined,
+): T[] {
+  return records.flatMap((record) => {
+    try {
+      return [read(record)];
+    } catch (error) {
+      if (onDamaged === undefined || !(error instanceof DamagedRecord)) throw error;
+      onDamaged(record);
+      return [];
+    }
+  });
+}
+
 /** Stores turns, and lists them by session without reading large fields. It lives on the recorder thread, so it may block. */
 export interface TrajectoryStore {
   /** For logs: where the turns are, without a password. */
@@ -105,7 +141,8 @@ export interface TrajectoryStore {
   sessions(query: SessionQuery): Soon<readonly SessionHead[]>;
   /** Stores the outcome of a session with its turns. @returns how many sessions have that name */
   finish(name: SessionName, change: OutcomeChange, nowMs: number): Soon<number>;
-  newest(query: NewestQuery): Soon<readonly TurnOutline[]>;
+  /** @param onDamaged is called for turns that can't be read, which count for `limit`; left out: the first one is thrown */
+  newest(query: NewestQuery, onDamaged?: (turn: DamagedTurn) => void): Soon<readonly TurnOutline[]>;
   /** @returns how many turns were removed */
   removeSession(session: string, tenant?: string): Soon<number>;
   counts(): Soon<StoreCounts>;
@@ -126,13 +163,14 @@ export function wants(
   );
 }
 
-/** All turns of a session, sorted by id; without a tenant those of all tenants. */
+/** All turns of a session, sorted by id; without a tenant those of all tenants. @param onDamaged as that of `newest` */
 export async function turnsOf(
   store: Pick<TrajectoryStore, 'newest'>,
   session: string,
   tenant?: string,
+  onDamaged?: (turn: DamagedTurn) => void,
 ): Promise<readonly TurnOutline[]> {
-  return (await store.newest({ session, tenant, limit: Number.MAX_SAFE_INTEGER })).toReversed();
+  return (await store.newest({ session, tenant, limit: Number.MAX_SAFE_INTEGER }, onDamaged)).toReversed();
 }
 
 export function outlineOf(turn: Turn): TurnOutline {
