@@ -103,7 +103,7 @@ export async function recorderCalls(options: RecorderOptions) {
     lost(session, tenant);
     return stored.removeSession({ session, tenant });
   };
-  const kept = { store: writer.store, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: expire };
+  const kept = { store: writer.store, ids: writer.ids, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: expire };
   const expiry = storeMaxAgeSecs > 0 ? new Expiry(kept) : null;
   return {
     ...clientCalls,
@@ -153,5 +153,8 @@ export async function recorderCalls(options: RecorderOptions) {
 
 export type RecorderCalls = Awaited<ReturnType<typeof recorderCalls>>;
 
-const newestIn = async (store: TrajectoryStore): Promise<string | null> =>
-  (await store.newest({ limit: 1 }))[0]?.id ?? null;
+async function newestIn(store: TrajectoryStore): Promise<string | null> {
+  let newest: string | null = null;
+  const [turn] = await store.newest({ limit: 1 }, ({ id }) => (newest = id));
+  return turn?.id ?? newest;
+}
