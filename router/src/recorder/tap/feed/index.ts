@@ -41,9 +41,11 @@ export const feed = (
     };
     const gate = new FeedGate({ thread, options, sessionHeaders, onPast, ...requests });
     let isAgain = false;
-    await recorder.restarts.prepare(() => {
+    await recorder.restarts.prepare(async () => {
       gate.forget();
-      return thread.ask('feedBegin', { options, router, isAgain });
+      const damaged = await thread.ask('feedBegin', { options, router, isAgain });
+      if (damaged.length > 0)
+        log.error({ records: damaged }, 'damaged records of the feed are removed: their groups have failed');
     });
     isAgain = true;
     let stats: FeedStats = await thread.ask('feedStats', null);

@@ -102,3 +102,50 @@ test('sessions that do not come any more are forgotten, also by the next process
   await next.flush(602_000);
   assert.deepEqual(known(), []);
 });
+
+test('damaged records are named and removed, and their groups count as failed', async () => {
+  const records = new MemoryRecords();
+  const book = new Book(records, { name: 'default' });
+  const [bad, good] = ['bad', 'good'].map((name) => book.begin('', name, 2, 1_000));
+  for (const session of ['a', 'b']) book.join(bad!, session, 1_000);
+  book.join(good!, 'c', 1_000);
+  book.closed(book.begin('', 'late', 3, 1_000), true, 1_000);
+  book.addVersion('step-1', 1_000);
+  await book.flush(1_000);
+  const tables = {
+    groups: String(bad!.id),
+    versions: 'step-1',
+    late: '0:late',
+  };
+  for (const [table, key] of Object.entries(tables))
+    records.write([{ table: `feed/default/${table}`, key, value: '{"id"' }], 1_000);
+  const next = new Book(records, { name: 'default' });
+  await next.load(2_000);
+  assert.deepEqual(
+    next.damaged,
+    Object.entries(tables).map(([table, key]) => `${key} of feed/default/${table}`),
+  );
+  assert.deepEqual(
+    [...next.groups.values()].map(({ name }) => name),
+    ['good', 'late'],
+  );
+  const { groups, members, droppedGroups, droppedMembers } = next.counts;
+  assert.deepEqual([groups, members, droppedGroups, droppedMembers], [3, 3, { failed: 1 }, { failed: 2 }]);
+  await next.flush(2_000);
+  const again = new Book(records, { name: 'default' });
+  await again.load(3_000);
+  assert.deepEqual([again.damaged, again.groups.size], [[], 2]);
+});
+
+test('damaged counts begin anew with what is pending', async () => {
+  const records = new MemoryRecords();
+  const book = new Book(records, { name: 'default' });
+  const group = book.begin('', 'g', 2, 5_000);
+  book.join(group, 's', 5_000);
+  await book.flush(5_000);
+  records.write([{ table: 'feed/default/state', key: 'counts', value: '{' }], 5_000);
+  const next = new Book(records, { name: 'default' });
+  await next.load(1_000);
+  assert.deepEqual([next.counts.groups, next.counts.members], [1, 1]);
+  assert.ok(next.nextId(1_000) > group.id);
+});

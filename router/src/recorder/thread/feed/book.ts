@@ -2,6 +2,7 @@ import type { DropReason, FeedOptions } from '../../shared/feed.ts';
 import { Tally } from '../../../kit/tally.ts';
 import { tenantKey } from '../../../classify/tenant-key.ts';
 import type { RecordChange, RecordTables } from '../store/records.ts';
+import { readRecord, readRecords } from '../store/store.ts';
 import type { Group, Member } from './group.ts';
 import { type MemberRewards, NO_DETAILS, NO_REWARDS, type RewardDetails } from './rewards.ts';
 import { VersionOrder } from './version-order.ts';
@@ -55,6 +56,8 @@ export class Book {
   readonly perTenant = new Tally();
   readonly versions = new VersionOrder();
   counts: Counts = newCounts();
+  /** Records that could not be read when the feed began. */
+  readonly damaged: string[] = [];
   readonly #records: RecordTables;
   readonly #name: string;
   /** The newest group of each name, by tenant. */
@@ -80,19 +83,55 @@ export class Book {
   }
 
   async load(nowMs: number): Promise<void> {
-    const groups = (await this.#records.all(this.#table('groups'))).map(([, json]) => JSON.parse(json) as Group);
+    const groups = await this.#load('groups', (_, json) => JSON.parse(json) as Group);
     for (const group of groups.toSorted((a, b) => a.id - b.id)) this.#index(group);
-    const versions = (await this.#records.all(this.#table('versions'))).map(
-      ([name, at]) => [Number(at), name] as const,
-    );
+    const versions = await this.#load('versions', (name, at) => [JSON.parse(at) as number, name] as const);
     for (const [, name] of versions.toSorted(([a], [b]) => a - b)) this.versions.add(name);
     const counts = await this.#records.get(this.#table('state'), 'counts');
-    if (counts !== null) this.counts = { ...newCounts(), ...(JSON.parse(counts) as Counts) };
-    const late = (await this.#records.all(this.#table('late'))).map(
-      ([key, json]) => [key, JSON.parse(json) as Latecomers] as const,
+    const [known] = this.#read(
+      'state',
+      counts === null ? [] : [['counts', counts]],
+      (_, json) => JSON.parse(json) as Counts,
     );
+    this.counts = { ...newCounts(), ...known };
+    const late = await this.#load('late', (key, json) => [key, JSON.parse(json) as Latecomers] as const);
     for (const [key, each] of late.toSorted(([, a], [, b]) => a.untilMs - b.untilMs)) this.#late.set(key, each);
+    if (this.damaged.length > 0) this.#recount();
     await this.prune(nowMs);
+  }
+
+  async #load<T>(table: string, read: (key: string, value: string) => T): Promise<T[]> {
+    return this.#read(table, await this.#records.all(this.#table(table)), read);
+  }
+
+  /** Leaves out damaged records, and removes them. */
+  #read<T>(table: string, records: Records, read: (key: string, value: string) => T): T[] {
+    const name = (key: string): string => `${key} of ${this.#table(table)}`;
+    return readRecords(
+      records,
+      ([key, value]) => readRecord(name(key), () => read(key, value)),
+      ([key]) => {
+        this.damaged.push(name(key));
+        this.#change(table, key, null);
+      },
+    );
+  }
+
+  /** Counts the groups of damaged records, and their members, as failed; with damaged counts what is pending is all that is known. */
+  #recount(): void {
+    const { counts, groups } = this;
+    let members = 0;
+    for (const group of groups.values()) {
+      members += group.members.length;
+      counts.lastId = Math.max(counts.lastId, group.id, group.position);
+    }
+    const lostGroups = counts.groups - groups.size - counts.acked - sumOf(counts.droppedGroups);
+    if (lostGroups > 0) counts.droppedGroups.failed = (counts.droppedGroups.failed ?? 0) + lostGroups;
+    else counts.groups -= lostGroups;
+    const lostMembers = counts.members - members - counts.ackedMembers - sumOf(counts.droppedMembers);
+    if (lostMembers > 0) counts.droppedMembers.failed = (counts.droppedMembers.failed ?? 0) + lostMembers;
+    else counts.members -= lostMembers;
+    this.counted();
   }
 
   /** Forgets sessions that do not come any more, and what became of groups long ago. */
@@ -217,7 +256,7 @@ export class Book {
   /** @returns null: the session is in no group that is over */
   async pastOf(session: string, tenant: string): Promise<Past | null> {
     const json = await this.#get('past', tenantKey(tenant, session));
-    return json === null ? null : (JSON.parse(json) as Past);
+    return json === null ? null : readRecord(`session ${session} in the feed`, () => JSON.parse(json) as Past);
   }
 
   setPast(session: string, tenant: string, past: Past): void {
@@ -231,7 +270,8 @@ export class Book {
   async detailsOf({ session, rewards }: Member, tenant: string): Promise<RewardDetails> {
     if (!rewards.hasDetails) return NO_DETAILS;
     const json = await this.#get('rewards', tenantKey(tenant, session));
-    return json === null ? NO_DETAILS : (JSON.parse(json) as RewardDetails);
+    if (json === null) return NO_DETAILS;
+    return readRecord(`the rewards of session ${session}`, () => JSON.parse(json) as RewardDetails);
   }
 
   setDetails({ session }: Member, tenant: string, details: RewardDetails): void {
@@ -325,6 +365,11 @@ export class Book {
     this.#changes.set(`${table}\n${key}`, { table: this.#table(table), key, value });
   }
 }
+
+type Records = Awaited<ReturnType<RecordTables['all']>>;
+
+const sumOf = (counts: Readonly<Record<string, number>>): number =>
+  Object.values(counts).reduce((sum, count) => sum + count, 0);
 
 const newCounts = (): Counts => ({
   lastId: 0,

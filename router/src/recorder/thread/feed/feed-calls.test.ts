@@ -5,7 +5,7 @@ import { turnOf } from '../../../../test/harness/turns.ts';
 import type { FeedOptions, FeedVerdict } from '../../shared/feed.ts';
 import { feedOptions } from '../../tap/feed/options.ts';
 import { MemoryStore } from '../store/memory.ts';
-import { StoreAway } from '../store/store.ts';
+import { DamagedRecord, StoreAway } from '../store/store.ts';
 import { TurnWriter } from '../store/writer.ts';
 import { feedCalls } from './feed-calls.ts';
 
@@ -140,11 +140,11 @@ test('a group whose turns are damaged delays no other one, and is dropped when i
   const get = store.get.bind(store);
   t.mock.method(store, 'get', (id: string) => {
     const turn = get(id);
-    if (turn?.session === 'bad') throw new Error('no such block');
+    if (turn?.session === 'bad') throw new DamagedRecord('turn bad', new Error('no JSON'));
     return turn;
   });
   await take(1);
-  await assert.rejects(calls.feedNext(1), /no such block/);
+  await assert.rejects(calls.feedNext(1), /turn bad is damaged/);
   assert.deepEqual(counts(), { ready: 2, leased: 0 });
   await take(2);
   assert.equal(await group(2), 'good');
@@ -153,10 +153,10 @@ test('a group whose turns are damaged delays no other one, and is dropped when i
   for (const id of [4, 5]) {
     pass(60_000);
     assert.equal(await take(id), true);
-    await assert.rejects(calls.feedNext(id), /no such block/);
+    await assert.rejects(calls.feedNext(id), /turn bad is damaged/);
   }
   const { failures, stats } = await calls.feedTick();
-  const failure = { group: 'bad', tenant: '', error: 'no such block' };
+  const failure = { group: 'bad', tenant: '', error: 'the record of turn bad is damaged: no JSON' };
   assert.deepEqual(
     failures,
     [false, false, true].map((isDropped) => ({ ...failure, isDropped })),

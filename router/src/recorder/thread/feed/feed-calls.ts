@@ -79,7 +79,8 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
   /** null: no feed has begun, or another router has taken it over. */
   const own = (): Feed | null => (feed?.takenBy == null ? feed : null);
   const calls = {
-    async feedBegin(start: FeedStart): Promise<void> {
+    /** @returns records of the process before that could not be read, and are gone */
+    async feedBegin(start: FeedStart): Promise<readonly string[]> {
       const { Feed: Feeds } = await import('./feed.ts');
       const { ExpertsReader } = await import('../chat/experts-rows.ts');
       const experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath ?? '');
@@ -87,6 +88,7 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       writer.onPut = (turn) => own()?.turnPut(turn);
       writer.groupOf = (name) => own()?.groupNameOf(name) ?? '';
       feed = begun;
+      return begun.damaged;
     },
     /** The router that has taken the feed over; null: none has. */
     feedTakenBy: (): string | null => feed?.takenBy ?? null,

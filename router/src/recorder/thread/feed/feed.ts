@@ -39,6 +39,7 @@ export class Feed {
   readonly deliveries: Deliveries;
   readonly admissions: Admissions;
   readonly failures = new GroupFailures();
+  readonly damaged: readonly string[];
   readonly #parts: FeedParts;
   readonly #book: Book;
   readonly #owner: Owner | null;
@@ -55,6 +56,7 @@ export class Feed {
     this.#owner = owner;
     this.#parts = parts;
     this.#book = book;
+    this.damaged = book.damaged;
     this.#labels = new CancelledLabels(parts.writer);
     this.admissions = new Admissions(book, parts.options, parts.recorded, (name) => this.#stop(name));
     const rows = { ...parts, store: parts.writer.store, book };
@@ -62,8 +64,8 @@ export class Feed {
   }
 
   static async begin(parts: FeedParts, nowMs: number): Promise<Feed> {
-    const { writer, options, router, isAgain } = parts;
-    const { records } = writer.store;
+    const { options, router, isAgain } = parts;
+    const { records } = parts.writer.store;
     const owner = records.isShared ? new Owner(records, `feed/${options.name}/state`, router) : null;
     await owner?.claim().catch((error: unknown) => {
       if (!isAgain || owner.takenBy === null) throw error;
@@ -124,14 +126,12 @@ export class Feed {
   /** Whether the rewards would change what a consumer has, or had. */
   async isTaken({ session, tenant }: SessionName, change: RewardsChange): Promise<boolean> {
     const groups = this.#book.groupsOf(session, tenant);
-    if (groups.length > 0) {
-      return groups.some((group) => {
-        const member = memberOf(group, session);
-        return isWithConsumer(group, member) && rewardsAfter(member.rewards, change) !== null;
-      });
-    }
+    const changes = ({ rewards }: Pick<Member, 'rewards'>): boolean => rewardsAfter(rewards, change) !== null;
+    const members = groups.map((group) => ({ group, member: memberOf(group, session) }));
+    if (members.length > 0)
+      return members.some(({ group, member }) => isWithConsumer(group, member) && changes(member));
     const pasts = await this.#pastsOf({ session, tenant });
-    return pasts.some(({ isDelivered, rewards }) => isDelivered && rewardsAfter(rewards, change) !== null);
+    return pasts.some((past) => past.isDelivered && changes(past));
   }
 
   /** Gives a session rewards, as far as no consumer has its group. */

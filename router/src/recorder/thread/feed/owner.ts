@@ -134,7 +134,12 @@ export class Owner {
 
   async #read(): Promise<Claim | null> {
     const json = await this.#records.get(this.#table, 'owner');
-    return json === null ? null : (JSON.parse(json) as Claim);
+    try {
+      return json === null ? null : (JSON.parse(json) as Claim);
+    } catch {
+      // A damaged claim keeps no router from the feed: an owner that runs sees that another one has it.
+      return null;
+    }
   }
 
   async #write(): Promise<void> {
