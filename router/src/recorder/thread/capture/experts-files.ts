@@ -1,6 +1,8 @@
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { closeSync, mkdirSync, openSync, readdirSync, renameSync, rmSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
+import { isRunning } from '../../../config/folder-owner.ts';
+import { type ProcessName, thisProcess } from '../../../config/process-name.ts';
 import type { RoutedExperts } from '../../shared/turn.ts';
 import type { ExpertsPiece } from '../../tap/experts-tap.ts';
 import { type ExpertsDecoder, type TensorFacts, decoderOf } from './experts-decoder.ts';
@@ -18,8 +20,8 @@ interface Part {
 }
 
 const FOLDER = 'experts';
-/** Folders of killed routers are removed when nothing was written there for this long. */
-const STALE_MS = 3_600_000;
+/** Folders of routers that may run elsewhere, in a container or on another machine, are removed when no tensor began there for this long. */
+const STALE_MS = 86_400_000;
 
 /** Writes tensors of routed experts to files of raw numbers as they arrive. Never throws, because turns wait for it. */
 export class ExpertsFiles {
@@ -30,11 +32,10 @@ export class ExpertsFiles {
   readonly #partDir: string;
   readonly #answers = new Map<number, Map<number, Part | null>>();
   readonly #ids = new TurnIds();
-  #hasFolder = false;
 
   constructor(dataDir: string) {
     this.#dataDir = dataDir;
-    this.#partDir = join(dataDir, FOLDER, `.part-${randomBytes(6).toString('hex')}`);
+    this.#partDir = join(dataDir, FOLDER, `.part-${process.pid}_${PLACE}_${randomBytes(6).toString('hex')}`);
     removeStale(join(dataDir, FOLDER));
   }
 
@@ -102,10 +103,19 @@ export class ExpertsFiles {
   }
 
   #begin(key: number, cut: number, decoder: ExpertsDecoder): Part {
-    if (!this.#hasFolder) mkdirSync(this.#partDir, { recursive: true });
-    this.#hasFolder = true;
     const path = join(this.#partDir, `${key}-${cut}`);
-    return { decoder, file: openSync(path, 'w', 0o600), path, bytes: 0, facts: null };
+    return { decoder, file: this.#open(path), path, bytes: 0, facts: null };
+  }
+
+  /** The folder is made for the first file, and again where something has removed it. */
+  #open(path: string): number {
+    try {
+      return openSync(path, 'w', 0o600);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT') throw error;
+      mkdirSync(this.#partDir, { recursive: true });
+      return openSync(path, 'w', 0o600);
+    }
   }
 }
 
@@ -150,14 +160,27 @@ function describedBy(description: string): Partial<TensorFacts> {
   }
 }
 
+/** Removes folders of incomplete files whose routers have ended: several may share a data folder during an upgrade. */
 function removeStale(folder: string): void {
   try {
-    for (const name of readdirSync(folder)) {
-      const path = join(folder, name);
-      const isStale = name.startsWith('.part-') && Date.now() - statSync(path).mtimeMs > STALE_MS;
-      if (isStale) rmSync(path, { recursive: true, force: true });
-    }
+    for (const name of readdirSync(folder)) if (hasEnded(folder, name)) remove(join(folder, name));
   } catch {
     // There is no such folder yet.
   }
+}
+
+function hasEnded(folder: string, name: string): boolean {
+  if (!name.startsWith('.part-')) return false;
+  const [, pid, place] = /^\.part-(\d+)_(\w+)_/.exec(name) ?? [];
+  // A process before this one may have had its id.
+  if (place === PLACE && Number(pid) !== process.pid) return !isRunning(Number(pid));
+  return Date.now() - (statSync(join(folder, name), { throwIfNoEntry: false })?.mtimeMs ?? Infinity) > STALE_MS;
+}
+
+/** Processes with the same one know each other by their ids. */
+const PLACE = hashOfPlace(thisProcess());
+
+function hashOfPlace({ host, boot, namespace }: ProcessName): string {
+  const hash = createHash('sha256').update(JSON.stringify([host, boot, namespace]));
+  return hash.digest('hex').slice(0, 12);
 }

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
-import { readFileSync, readlinkSync } from 'node:fs';
-import { hostname } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isRunning } from '../../../config/folder-owner.ts';
+import { type ProcessName, isSamePlace, thisProcess } from '../../../config/process-name.ts';
 import type { RecordTables } from '../store/records.ts';
 import { feedNow } from './feed-clock.ts';
 
@@ -13,15 +12,6 @@ const GONE_MS = 3 * BEAT_MS;
 const RELEASED = 0;
 /** The time between the claims of routers that start at once. */
 const START_MS = 100;
-
-/** Where a process runs: only there its id means something. */
-interface ProcessName {
-  readonly host: string;
-  /** Machines may have the same host name. */
-  readonly boot: string;
-  readonly namespace: string;
-  readonly pid: number;
-}
 
 interface Claim {
   /** Random: no other owner has it. */
@@ -150,30 +140,5 @@ export class Owner {
 
   async #put(claim: Claim): Promise<void> {
     await this.#records.write([{ table: this.#table, key: 'owner', value: JSON.stringify(claim) }], feedNow());
-  }
-}
-
-const isSamePlace = (a: ProcessName, b: ProcessName): boolean =>
-  a.host === b.host && a.boot === b.boot && a.namespace === b.namespace;
-
-function thisProcess(): ProcessName {
-  return { host: hostname(), boot: bootId(), namespace: pidNamespace(), pid: process.pid };
-}
-
-/** '': the system has none. */
-function bootId(): string {
-  try {
-    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim();
-  } catch {
-    return '';
-  }
-}
-
-/** Containers of one machine may have the same host name, and other processes with the same ids. '': the system has no namespaces. */
-function pidNamespace(): string {
-  try {
-    return readlinkSync('/proc/self/ns/pid');
-  } catch {
-    return '';
   }
 }
