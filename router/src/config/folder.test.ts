@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import fs, { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -35,4 +36,18 @@ test('a place that takes no folder is refused at once', () => {
     () => makeFolder('--data-dir', '/proc/x/y'),
     /^Error: --data-dir \/proc\/x\/y: \/proc\/x can't be created/,
   );
+});
+
+test('a folder of a full disk is taken: a router starts there all the same', (t) => {
+  const path = join(folder, 'full');
+  makeFolder('--data-dir', path);
+  const make = t.mock.method(fs, 'mkdtempSync', () => {
+    throw Object.assign(new Error('no space left on device'), { code: 'ENOSPC' });
+  });
+  t.after(syncBuiltinESMExports);
+  syncBuiltinESMExports();
+  makeFolder('--data-dir', path);
+  checkFolder('--data-dir', path);
+  assert.equal(make.mock.callCount(), 2);
+  make.mock.restore();
 });

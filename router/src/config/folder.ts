@@ -49,6 +49,8 @@ function requireWritable(option: string, path: string, folder: string): void {
     rmdirSync(mkdtempSync(join(folder, '.turnout-')));
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
+    // What writes there tries again until there is space, and the log says so: a router on a full disk starts all the same.
+    if (code === 'ENOSPC' || code === 'EDQUOT') return;
     throw new Error(`${option} ${path}: ${folder} is not writable (${code})`, { cause: error });
   }
 }

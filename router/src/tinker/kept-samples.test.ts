@@ -1,5 +1,5 @@
 import { deepEqual, equal } from 'node:assert/strict';
-import { existsSync, mkdirSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, rmSync, unlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { recordedLog } from '../../test/harness/log-lines.ts';
@@ -43,10 +43,27 @@ test('a file that can not be read is logged and left out', async (t) => {
 });
 
 test('a file that is not whole is removed once no router can be writing it', async (t) => {
-  const { kept, pathOf } = await scene(t, 0);
+  const { kept, pathOf } = await scene(t, 2);
   for (const i of [0, 1]) writeFileSync(pathOf(i), '{"tenant":"","bytes":10}\n{"pro');
   utimesSync(pathOf(0), 1, 1);
   deepEqual([...kept.load()], []);
   await kept.close();
   deepEqual([existsSync(pathOf(0)), existsSync(pathOf(1))], [false, true]);
+});
+
+test('a disk that takes no folder at the start loses no sample that comes when it takes one', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const { log, of } = recordedLog('error');
+  const inTheWay = join(dataDir, 'tinker-samples');
+  const sample = { id: idOf(0), tenant: 'a', target: '', body: Buffer.from('{}') };
+  // As on a full disk, but also for root: nothing can be made there.
+  writeFileSync(inTheWay, '');
+  const kept = new KeptSamples(dataDir, log);
+  await kept.keep(sample);
+  equal(of('--data-dir: a Tinker sample was not written').length, 1);
+  rmSync(inTheWay);
+  deepEqual([...kept.load()], []);
+  await kept.keep(sample);
+  deepEqual([...new KeptSamples(dataDir, log).load()], [sample]);
+  await kept.close();
 });

@@ -1,5 +1,5 @@
-import { mkdirSync, readFileSync, readdirSync, statSync } from 'node:fs';
-import { unlink, writeFile } from 'node:fs/promises';
+import { existsSync, readFileSync, readdirSync, statSync } from 'node:fs';
+import { mkdir, unlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../observe/log.ts';
 import { isOwnFuture } from './futures.ts';
@@ -31,12 +31,13 @@ export class KeptSamples {
   constructor(dataDir: string, log: Logger) {
     this.#folder = join(dataDir, 'tinker-samples');
     this.#log = log;
-    mkdirSync(this.#folder, { recursive: true });
   }
 
   /** Those of the process before, oldest first. */
   *load(): Generator<KeptSample> {
-    const ids = readdirSync(this.#folder).filter(isOwnFuture);
+    // The first sample makes it: a full disk takes none.
+    const names = existsSync(this.#folder) ? readdirSync(this.#folder) : [];
+    const ids = names.filter(isOwnFuture);
     for (const id of ids.toSorted((a, b) => numberOf(a) - numberOf(b))) {
       const read = this.#read(id);
       if (read === null) continue;
@@ -76,11 +77,20 @@ export class KeptSamples {
   /** Resolves when a kill of the process does not lose it any more; or when the disk fails, which is logged. */
   keep({ id, tenant, target, body }: KeptSample): Promise<void> {
     const line = Buffer.from(`${JSON.stringify({ tenant, target, bytes: body.length })}\n`);
-    const written = writeFile(join(this.#folder, id), [line, body]).catch((error: unknown) =>
-      this.#failed(error, 'written'),
-    );
+    const written = this.#write(id, [line, body]).catch((error: unknown) => this.#failed(error, 'written'));
     this.#writing.set(id, written);
     return written;
+  }
+
+  async #write(id: string, content: Buffer[]): Promise<void> {
+    const path = join(this.#folder, id);
+    try {
+      await writeFile(path, content);
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+      await mkdir(this.#folder, { recursive: true });
+      await writeFile(path, content);
+    }
   }
 
   forget(id: string): void {
@@ -97,12 +107,14 @@ export class KeptSamples {
   }
 
   #failed(error: unknown, done: 'read' | 'written' | 'removed'): void {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return;
+    if (isMissing(error)) return;
     const count = ++this.#failures;
     if ((count & (count - 1)) === 0)
       this.#log.error({ error: (error as Error).message, count }, `--data-dir: a Tinker sample was not ${done}`);
   }
 }
+
+const isMissing = (error: unknown): boolean => (error as NodeJS.ErrnoException).code === 'ENOENT';
 
 interface KeptLine {
   readonly tenant: string;

@@ -1,6 +1,6 @@
 import type { VersionSpan } from '../../../generation/delta.ts';
-import { existsSync, mkdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync, mkdirSync, statSync, statfsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import { type OutcomeChange, type OutcomeQuery, type SessionOutcome, outcomeAfter } from '../../shared/outcome.ts';
 import type { SessionName, Turn, TurnAmendment } from '../../shared/turn.ts';
@@ -32,6 +32,10 @@ const LONG_COUNT_MS = 5;
 /** How long to wait for a locked file. A write blocks all calls of its thread, and is retried anyway. */
 const WRITE_WAIT_MS = 250;
 const READ_WAIT_MS = 5_000;
+
+/** What SQLite needs to open a file: an index of the write-ahead log, and two files beside it. */
+const MIN_FREE_BYTES = 65_536;
+const MIN_FREE_FILES = 2;
 
 const OUTLINE = 'id, session, tenant, grp, parent, started_at_ms, tokens, details';
 
@@ -251,7 +255,18 @@ function opened(place: string, isReader: boolean): { db: DatabaseSync; version: 
     const row = db.prepare('PRAGMA user_version').get() as { user_version: number };
     return { db, version: row.user_version };
   } catch (error) {
-    throw new Error(`${place}: ${(error as Error).message}`, { cause: error });
+    const why = isFull(place) ? ' (no space is left on the disk, and SQLite needs some to open the file)' : '';
+    throw new Error(`${place}: ${(error as Error).message}${why}`, { cause: error });
+  }
+}
+
+/** Whether the disk has no space for a file's content, or for another file. SQLite only says that it can't open the file. */
+function isFull(place: string): boolean {
+  try {
+    const { bavail, bsize, files, ffree } = statfsSync(dirname(place));
+    return bavail * bsize < MIN_FREE_BYTES || (files > 0 && ffree < MIN_FREE_FILES);
+  } catch {
+    return false;
   }
 }
 
