@@ -162,7 +162,11 @@ for (const { how, name, isAmid, seam, versions } of [
     await engines.find((engine) => engine.stats().generatedTokens > 0)!.kill();
     assert.equal((await answer).finish, 'length');
     await untilIdle(router);
-    const [turn] = (await recordOf(router.url, 'c')).page;
+    let turn: Recorded['page'][number] | undefined;
+    await until('the last engine was asked', async () => {
+      [turn] = (await recordOf(router.url, 'c')).page;
+      return turn?.versions.at(-1)?.version === versions[1];
+    });
     assert.deepEqual(
       turn!.seams.map(({ version }) => version),
       [seam],
