@@ -5,6 +5,7 @@ import type { Worker } from '../fleet/worker.ts';
 import { Unreadable } from '../generation/delta.ts';
 import { RouterError } from '../kit/errors.ts';
 import type { StateKey } from '../phases/exchange-view.ts';
+import { promptOnly } from '../phases/prompt-only.ts';
 import { type NoPart, type PluginAnswer, type PluginPhases, Refused } from '../plugin.ts';
 import { cameByPath } from '../plugins/fireworks/names.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
@@ -75,7 +76,7 @@ export class RolloutRequests implements PluginPhases {
     const fields = await this.#thread.runOnCopy('fields', body, isChat, cameByPath(x));
     if (fields === null) return { takesPart: false };
     const isStream = !('problem' in fields) && fields.isStream;
-    x.isPromptOnly = !('problem' in fields) && fields.isPromptOnly;
+    if (!('problem' in fields) && fields.isPromptOnly) x.setState(promptOnly, true);
     const keepAlive = isStream ? x.wrapSink((sink) => new KeepAliveSink(sink)) : null;
     x.setState(this.#asking, {
       fields,

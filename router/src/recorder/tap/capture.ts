@@ -2,6 +2,7 @@ import type { Exchange, ResponseObserver } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { sessionOf } from '../../classify/routing-keys.ts';
 import type { StateKey } from '../../phases/exchange-view.ts';
+import { promptOnly } from '../../phases/prompt-only.ts';
 import { type PluginPhases, Refused } from '../../plugin.ts';
 import { after } from '../../threads/worker-thread.ts';
 import type { Bracket } from '../../weights/version-brackets.ts';
@@ -104,7 +105,7 @@ export class Capture<State extends Captured> implements PluginPhases {
   }
 
   requestBody(x: Exchange, body: Buffer, worker: Worker): Buffer | Promise<Buffer> {
-    if (x.isPromptOnly) return body;
+    if (x.state(promptOnly) === true) return body;
     if (body.length > MAX_BODY_BYTES) {
       this.#strategy.tooLarge(x, worker);
       return body;
