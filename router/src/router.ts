@@ -138,7 +138,9 @@ async function assemble(
     if (fleet.workers.length === 0 && discovery === null)
       log.info('no workers yet: give --worker-urls, or POST /add_worker');
     const reload = prepareReloads(path);
-    const close = closingOf(log, pipeline, ports.listeners, closers, () => picker?.isHandedOver ?? true);
+    // An engine that loads weights stays paused if the router ends: another one that runs already does not resume it.
+    const mayEnd = (): boolean => (picker?.isHandedOver ?? true) && path.swaps?.engines.isLoading !== true;
+    const close = closingOf(log, pipeline, ports.listeners, closers, mayEnd);
     return {
       url,
       metricsUrl,

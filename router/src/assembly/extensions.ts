@@ -19,10 +19,13 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
   const { models } = watch;
   const swapsWeights = config.swapSnapshots !== undefined || config.deployments.length > 0;
   const swaps = swapsWeights
-    ? (await import('../swap/swaps.ts')).startSwaps({
+    ? await (
+        await import('../swap/swaps.ts')
+      ).startSwaps({
         ...parts,
         inFlight: () => inFlight,
         state: parts.store,
+        isDraining: () => parts.ports.data.isDraining,
         cacheLost: (worker) => table.flushed(worker, 'namespace'),
       })
     : null;

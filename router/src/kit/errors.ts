@@ -239,7 +239,8 @@ export const errorTable = {
     status: 503,
     isRetryable: true,
     retryAfterSecs: 1,
-    meaning: 'The router is shutting down.',
+    meaning:
+      'The router is shutting down, or a router that was started later with its --data-dir has taken over its weight swaps.',
     advice: 'Retry on another router, or when this one is back.',
   },
   first_byte_timeout: {

@@ -5,7 +5,7 @@ import type { Listener } from '../wire/listener.ts';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 
 /**
- * @param mayEnd whether no new requests are expected; they are served until then, as far as the grace period lasts
+ * @param mayEnd whether nothing else keeps the router from its end; it serves requests until then, as far as the grace period lasts
  * @returns closes the router; a second call ends the grace period of the first
  */
 export function closingOf(

@@ -47,6 +47,8 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
       const message = 'The identity of a snapshot has only the characters A-Z a-z 0-9 . _ - and is not . or ..';
       return problem(c, message);
     }
+    const { refusal } = deployment.set;
+    if (refusal !== null) return refused(c, refusal);
     deployment.set.signal({ identity, path, transition, reset, mover: 'router' });
     const { running, waiting } = deployment.set;
     await deployment.set.flush();
@@ -78,6 +80,9 @@ export function addSwapRoutes(app: Hono, deployments: DeploymentList, movesOf: (
   app.delete('/swap', async (c) => {
     const deployment = named(c, c.req.query('deployment'));
     if (deployment instanceof Response) return deployment;
+    // One that runs here is undone here.
+    const refusal = deployment.set.running === null ? deployment.set.refusal : null;
+    if (refusal !== null) return refused(c, refusal);
     await deployment.set.undo();
     return c.json(shown(deployments, deployment), 202);
   });
@@ -126,4 +131,4 @@ function reported(c: Context, identity: string, engines: RouterError | readonly 
 const problem = (c: Context, message: string): Response => refused(c, new RouterError('bad_request', message));
 
 const refused = (c: Context, { status, message, code }: RouterError): Response =>
-  c.json({ error: message, code }, status as 400 | 409, { 'x-turnout-error': code });
+  c.json({ error: message, code }, status as 400 | 409 | 503, { 'x-turnout-error': code });

@@ -60,6 +60,7 @@ export class EngineSwap {
   #timer: NodeJS.Timeout | null = null;
   #cancelDrain: (() => void) | null = null;
   #isStopped = false;
+  #isOver = false;
   /** `EngineWeights.breaks` at the begin. */
   #breaks = 0;
   /** The engine's label while its weights are replaced, else null. Kept here, because a worker that joins again gets a new label. */
@@ -80,6 +81,11 @@ export class EngineSwap {
   /** The engine is not back in its usual state yet. */
   get isRunning(): boolean {
     return !this.#isStopped && this.state.stage !== 'done' && this.state.stage !== 'error';
+  }
+
+  /** It has begun, and is not over: see `over`. */
+  get isAtWork(): boolean {
+    return this.state.stage !== 'gate' && !this.#isOver;
   }
 
   /** It runs, and nothing says that the engine has become another process since the begin. */
@@ -111,6 +117,11 @@ export class EngineSwap {
     if (this.#timer !== null) clearTimeout(this.#timer);
     this.#cancelDrain?.();
     this.#endUpdate(true);
+    this.#end();
+  }
+
+  #end(): void {
+    this.#isOver = true;
     this.#overNow.resolve();
   }
 
@@ -160,7 +171,7 @@ export class EngineSwap {
         break;
       case 'over':
         this.#endUpdate(false);
-        this.#overNow.resolve();
+        this.#end();
         break;
       case 'call':
         void this.#call(effect.step, effect.what === 'target' ? target : previous!);

@@ -5,6 +5,7 @@ import { type EnginePhase, SwapEngine } from './engine.ts';
 import type { Gate } from './gate.ts';
 import { Ledger } from './ledger.ts';
 import { Lifecycle } from './lifecycle.ts';
+import type { SwapOwner } from './owner.ts';
 import type { SwapMeters } from './swap-meters.ts';
 import type { ConfiguredDeployment, SwapParts } from './swaps.ts';
 import { WorkerSet } from './worker-set.ts';
@@ -16,6 +17,7 @@ const ABORT_REPORT_MS = 1_000;
 export interface EngineTableParts extends SwapParts {
   readonly gate: Gate;
   readonly meters: SwapMeters;
+  readonly owner: SwapOwner;
 }
 
 /** The engines of the fleet by the sets of workers that share weights. */
@@ -47,6 +49,7 @@ export class EngineTable implements WeightSource {
       const has = workers === 'all' ? () => true : hasOneOf(workers);
       this.sets.set(key, new WorkerSet({ snapshots, baseIdentity, has }, new Ledger(map, key), this));
     }
+    this.noteWork();
     fleet.onEvent((event, worker) => {
       if (event === 'added') this.#add(worker);
       else if (event === 'removed') this.#remove(worker);
@@ -141,11 +144,37 @@ export class EngineTable implements WeightSource {
     return this.parts.fleet.workers.filter(({ engineUrl }) => set.engines.has(engineUrl));
   }
 
-  close(): void {
+  /** This router begins no load, no swap and no return of an engine: the engines are those of the next router, which may run already. */
+  get isHandedOver(): boolean {
+    return this.parts.isDraining() || this.parts.owner.isTaken;
+  }
+
+  /** This router loads weights, and leaves an engine paused if it ends now. */
+  get isLoading(): boolean {
+    return [...this.#engines.values()].some(({ swap }) => swap?.isAtWork === true && swap.order.mover === 'router');
+  }
+
+  /** A swap has begun or is over: see `SwapOwner`. */
+  noteWork(): void {
+    const isAtWork = (): boolean =>
+      this.openSinceMs !== null || [...this.#engines.values()].some(({ swap }) => swap?.isAtWork === true);
+    const { owner, state } = this.parts;
+    if (this.isClosed) return;
+    if (isAtWork()) owner.isAtWork = true;
+    // A router that waits for the end reads the state then.
+    else
+      void state.flush().then(() => {
+        if (!this.isClosed) owner.isAtWork = isAtWork();
+      });
+  }
+
+  async close(): Promise<void> {
     this.isClosed = true;
     this.lifecycle.close();
     for (const { builds } of this.sets.values()) builds.drop();
     for (const { swap } of this.#engines.values()) swap?.stop();
+    await this.parts.state.flush();
+    this.parts.owner.release();
   }
 
   /** How long an engine may take to answer a question. */
@@ -177,6 +206,7 @@ export class EngineTable implements WeightSource {
     engine.set.noted(engine, swap);
     const { stage } = swap.state;
     engine.setInSwap(swap.isRunning);
+    this.noteWork();
     if (!swap.isRunning) this.parts.meters.ended(engine.url, swap.state);
     this.loads(engine, stage === 'load' ? 'paused' : stage === 'label' ? 'loaded' : 'over');
   }

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { askJson } from '../engines/ask.ts';
 import { engines } from '../engines/engines.ts';
+import { identityOf } from '../engines/weight-label.ts';
 import { weightCalls } from '../engines/weights.ts';
 import type { WeightJudge } from '../weights/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
@@ -18,7 +19,7 @@ const MORE_ASKS = 3;
 /** The same for an engine that could not load the snapshot of the fleet. */
 const LOAD_MS = 5_000;
 const MAX_LOAD_MS = 300_000;
-/** How often an engine that was found paused is asked whether it still is. */
+/** How often an engine that was found paused is asked whether it still is, and how often is looked whether the next router has ended. */
 const LOOK_MS = 1_000;
 
 /** An engine is being brought to the snapshot of the fleet. */
@@ -137,28 +138,44 @@ export class Lifecycle implements WeightJudge {
         }
         gate.close(engine.url, 'hold');
         found = await this.#check(engine);
-      } while (found === 'not known');
+      } while (found === 'not known' || (found === 'left' && (await this.#untilTakenBack(engine))));
       if (found === 'same') engine.isDoubted = false;
     } finally {
       if (!engine.isBusy) gate.open(engine.url);
     }
   }
 
+  /**
+   * The next router replaces its weights: requests that this one still has are served there, with versions that are not known.
+   * @returns whether it is to be checked again: the next router has ended
+   */
+  async #untilTakenBack({ url, ranks }: SwapEngine): Promise<boolean> {
+    this.#parts.gate.open(url);
+    const isOver = (): boolean => ranks.size === 0 || this.#table.isClosed;
+    while (this.#table.isHandedOver && !isOver()) await delay(LOOK_MS, null, { ref: false });
+    return !isOver();
+  }
+
   areServed(worker: Worker, isReturning: boolean): Promise<boolean> | null {
     const engine = this.#table.find(worker);
     if (engine === undefined) return null;
     if (!isServing(engine) || engine.isBusy) return Promise.resolve(isServing(engine));
+    // The next router has replaced its weights: there are none that it should have.
+    if (engine.snapshot === null && this.#table.isHandedOver) return Promise.resolve(true);
     if (!isReturning && engine.watch?.isOpen === true) {
       // It may have been updated past the router: a name that it should not have is noticed.
       void this.#parts.labels.of(worker).ask();
       return Promise.resolve(true);
     }
-    return this.#check(engine).then(() => isServing(engine));
+    return this.#check(engine).then((found) => {
+      if (found === 'left') this.doubt(engine, 'the next router has replaced its weights');
+      return isServing(engine);
+    });
   }
 
   /**
    * The engine may be another process. @returns whether its weights are what they should be; `other`: it is brought in anew; `not known`: a swap
-   * of it has begun meanwhile, or it may have become another process again
+   * of it has begun meanwhile, or it may have become another process again; `left`: the next router has replaced them
    */
   async #check(engine: SwapEngine): Promise<Found> {
     await this.#watch(engine);
@@ -175,6 +192,13 @@ export class Lifecycle implements WeightJudge {
     if (engine.isBusy || (isSame && engine.breaks !== breaks)) return 'not known';
     if (isSame) return 'same';
     this.#parts.log.warn({ worker: engine.url, holds: name, expected: engine.snapshot }, 'engine has other weights');
+    const base = engine.set.options.baseIdentity;
+    // Engines do not start with such a name: the next router has loaded it.
+    if (this.#table.isHandedOver && identityOf(name, base) !== base) {
+      engine.lose();
+      this.#table.changed(engine);
+      return 'left';
+    }
     this.#forget(engine);
     this.bring(engine, 'registered');
     return 'other';
@@ -213,6 +237,8 @@ export class Lifecycle implements WeightJudge {
     if (isLater) await untilRetry(job, LOAD_MS);
     // A swap of the fleet may have brought it in meanwhile.
     for (let loadMs = LOAD_MS; !isServing(engine);) {
+      // The next router brings it in.
+      while (this.#table.isHandedOver) await pause(LOOK_MS);
       await this.#untilKnown(engine, signal);
       const last = await set.untilIdle();
       await this.#watch(engine, true);
@@ -221,6 +247,7 @@ export class Lifecycle implements WeightJudge {
       await engine.isSameProcess(this.#table.timeoutMs);
       signal.throwIfAborted();
       if (isServing(engine)) break;
+      if (this.#table.isHandedOver) continue;
       const swap = await set.bring(engine, version, last);
       if (swap === 'late') continue;
       if (swap === null) {
@@ -279,7 +306,7 @@ async function untilRetry(job: Job, ms: number): Promise<void> {
 }
 
 /** What a check of an engine's weights has found. */
-type Found = 'same' | 'other' | 'not known';
+type Found = 'same' | 'other' | 'not known' | 'left';
 
 const isServing = ({ phase }: SwapEngine): boolean => phase === 'serving';
 

@@ -20,6 +20,7 @@ import { ControlBrackets } from './control-brackets.ts';
 import { DeploymentList } from './deployment-list.ts';
 import { ALL_WORKERS, EngineTable } from './engine-table.ts';
 import { Gate } from './gate.ts';
+import { SwapOwner } from './owner.ts';
 import { ControlPlane } from './hot-load/control-plane.ts';
 import { deploymentWorkers } from './hot-load/deployment-workers.ts';
 import { HotLoadRoutes } from './hot-load/routes.ts';
@@ -36,6 +37,8 @@ export interface SwapParts {
   /** Requests in flight. */
   readonly inFlight: () => Iterable<Exchange>;
   readonly state: StateStore;
+  /** The router gets no new requests, and is about to end. */
+  readonly isDraining: () => boolean;
   readonly clock: CoarseClock;
   readonly bodyThread: BodyThread;
   /** No later request finds what the worker's prompt cache has. */
@@ -64,15 +67,20 @@ export interface Swaps {
   readonly sessionEnded: Staleness['sessionEnded'];
 }
 
-export function startSwaps(parts: SwapParts): Swaps {
+/** Resolves when no other router of the data directory replaces weights: what it has done by then is in the state. */
+export async function startSwaps(parts: SwapParts): Promise<Swaps> {
   const { live, labels, log, clock, bodyThread, cacheLost } = parts;
+  const owner = new SwapOwner(live.current.dataDir);
+  await owner.claim((pid) =>
+    log.warn({ pid }, 'the start waits for the weight swap of another router that runs with this --data-dir'),
+  );
   const gate = new Gate(
     parts.holdQueue,
     live.of(({ swapWaitSecs }) => ({ waitMs: swapWaitSecs * 1000 })),
     parts.fleet,
   );
   const meters = new SwapMeters();
-  const engines = new EngineTable({ ...parts, gate, meters }, configured(live));
+  const engines = new EngineTable({ ...parts, gate, meters, owner }, configured(live));
   const deployments = new DeploymentList(engines, configured(live));
   const moves = new Map(Array.from(engines.sets.values(), (set) => [set, new TrainerMoves(set, labels, log)]));
   const controls = new ControlBrackets(engines);
@@ -123,7 +131,7 @@ export function startSwaps(parts: SwapParts): Swaps {
         close() {
           controls.close();
           for (const each of moves.values()) each.close();
-          engines.close();
+          return engines.close();
         },
       },
     ],

@@ -42,7 +42,8 @@ test('an end that is repeated is for engines that were not ready before', async 
   };
   const [first, late] = [engine('first', 'load'), engine('late', 'pause')];
   const running = { mover: 'trainer', identity: 'step-3' };
-  const set = { running, ledger: { last: running }, engines: new Map(Object.entries({ first, late })) };
+  const engines = new Map(Object.entries({ first, late }));
+  const set = { running, ledger: { last: running }, refusal: null, engines };
   const labels = { nameOf: () => Promise.resolve('step-3') };
   const log = { error: () => {} };
   const moves = new TrainerMoves(
@@ -75,6 +76,7 @@ test('an engine may report the snapshot that the router loaded just before, or w
     const set = {
       running: null as object | null,
       ledger: { last: running },
+      refusal: null,
       engines: new Map([['one', engine]]),
       begun: Promise.resolve(),
       signal: () => (set.running = running),

@@ -54,6 +54,7 @@ export class TrainerMoves {
   async begin(identity: string, transition: Transition): Promise<Answer> {
     const { running, engines } = this.#set;
     const isSame = running?.mover === 'trainer' && running.identity === identity && !running.isUndone;
+    if (!isSame && this.#set.refusal !== null) return this.#set.refusal;
     if (running !== null && !isSame) {
       const message = `A swap to ${running.identity} runs. Wait for its end (GET /swap), or undo it (DELETE /swap).`;
       return new RouterError('swap_conflict', message);
@@ -81,6 +82,7 @@ export class TrainerMoves {
     const of = isOpen ? running : identity === undefined ? null : ledger.last;
     if (of !== null && of.identity === (identity ?? of.identity) && this.#isAnswered(of)) return this.#end!.answer;
     if (!isOpen) {
+      if (this.#set.refusal !== null) return this.#set.refusal;
       const isLost = [...this.#set.engines.values()].some(({ pausedBecause }) => pausedBecause !== null);
       const lost = ' Engines were found paused: without --data-dir a restarted router does not know what was begun.';
       const message = `No swap of a trainer was begun: POST /swap/begin first.${isLost ? lost : ''}`;

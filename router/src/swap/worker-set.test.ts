@@ -18,6 +18,7 @@ test('an engine that joins during a swap waits for its end, also after a trainer
         state: { flush: () => flushed.promise },
         gate: { changed: () => {} },
       },
+      noteWork: () => {},
     } as unknown as EngineTable,
   );
   set.signal({ identity: 'step-1', reset: 'all', transition: 'async', mover: 'router' });

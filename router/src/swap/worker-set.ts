@@ -1,4 +1,5 @@
 import type { Worker } from '../fleet/worker.ts';
+import { RouterError } from '../kit/errors.ts';
 import { EngineSwap, type SwapOrder } from './engine-swap.ts';
 import type { EngineTable } from './engine-table.ts';
 import { type SwapEngine, byTurns } from './engine.ts';
@@ -16,6 +17,9 @@ export interface WorkerSetOptions {
   /** Whether the worker is one of the set. */
   readonly has: (worker: Worker) => boolean;
 }
+
+const HANDED_OVER =
+  'This router begins no swap: it ends, or another router that was started later with its --data-dir does that. Repeat the request on a new connection.';
 
 /** Workers with the same weights: one swap at a time, whatever the number of deployments that are served by them. */
 export class WorkerSet {
@@ -97,6 +101,11 @@ export class WorkerSet {
     return this.#waiting?.identity ?? null;
   }
 
+  /** Why a client can begin no swap here; null: it can. */
+  get refusal(): RouterError | null {
+    return this.#table.isHandedOver ? new RouterError('shutting_down', HANDED_OVER) : null;
+  }
+
   /** Starts the swap, or queues it after the running one; a newer signal replaces a queued one. */
   signal(order: SwapSignal): void {
     this.builds.drop();
@@ -114,7 +123,7 @@ export class WorkerSet {
     const isRunning = running !== null && !running.isUndone && running.identity === order.identity;
     if (isRunning && this.#waiting === null) return;
     // What a trainer that has paused engines leaves is not known yet.
-    const canRun = running === null && !this.isHeld;
+    const canRun = running === null && !this.isHeld && !this.#table.isHandedOver;
     // One that an earlier router has left.
     if (canRun) this.#waiting = null;
     if (canRun && order.mover === 'router' && this.#isAt(order.identity)) {
@@ -185,6 +194,7 @@ export class WorkerSet {
     const beganMs = performance.now();
     const entry = this.ledger.add({ identity, path, transition, reset, mover, whole }, Date.now());
     this.#running = entry;
+    this.#table.noteWork();
     this.#isUndoing = order.undoes === true;
     this.#begun = Promise.withResolvers();
     log.info({ snapshot: identity, transition, reset, engines: this.engines.size }, 'weight swap started');
@@ -215,6 +225,7 @@ export class WorkerSet {
     if (this.#table.isClosed) return;
     entry.endedAt = Date.now();
     this.ledger.save(entry);
+    this.#table.noteWork();
     const failed = [...entry.engines.values()].filter(({ error }) => error !== null).length;
     const ms = Math.round(performance.now() - beganMs);
     log[failed > 0 ? 'error' : 'info']({ snapshot: identity, ms, failed }, 'weight swap ended');
@@ -250,8 +261,10 @@ export class WorkerSet {
 
   #start(engine: SwapEngine, order: SwapOrder): EngineSwap {
     engine.swap?.stop();
-    engine.swap = new EngineSwap(engine, order, this.#table);
-    return engine.swap;
+    const swap = new EngineSwap(engine, order, this.#table);
+    engine.swap = swap;
+    void swap.over.then(() => this.#table.noteWork());
+    return swap;
   }
 
   /**
@@ -286,6 +299,7 @@ export class WorkerSet {
       entry.endedAt = Date.now();
       this.ledger.save(entry);
       if (this.#running === entry) this.#running = null;
+      this.#table.noteWork();
     }
     // One that an earlier router has left.
     if (this.#running === null && !this.isHeld && phases.has('serving') && !phases.has('warming')) this.#runWaiting();

@@ -31,6 +31,8 @@ export class HotLoadRoutes {
       if (deployment instanceof Response) return deployment;
       const signal = readSignal(await c.req.text());
       if (typeof signal === 'string') return refuse(c, 400, signal);
+      const { refusal } = deployment.set;
+      if (refusal !== null) return refuse(c, 503, refusal.message);
       return signal.delta === null ? this.#signal(c, deployment, signal) : this.#build(c, deployment, signal);
     });
     app.get('/hot_load/v1/models/hot_load', (c) => {
