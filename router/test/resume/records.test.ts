@@ -74,6 +74,8 @@ for (const kind of ['sglang', 'vllm'] as const) {
 test('vllm: a response has the weight versions of all parts, also where no version was ever set', async (t) => {
   const { script, held } = holding(6);
   const scene = await startResumeScene(t, 'vllm', 2, {}, { script, timeScale: 0.1 });
+  const { workers } = scene.router.fleet;
+  await until('the router has asked for versions', () => workers.every(({ weightVersion }) => weightVersion !== null));
   const versionsOf = async (url: string): Promise<unknown> => {
     const body = { token_ids: [300, 301, 302], stream: true, sampling_params: { seed: 3, max_tokens: 20 } };
     const response = await fetch(`${url}/inference/v1/generate`, { method: 'POST', body: JSON.stringify(body) });
