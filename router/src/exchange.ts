@@ -93,8 +93,6 @@ export class Exchange extends PlacedRequest implements ExchangeView, IndexedSetM
   audience: readonly Worker[] | null = null;
   /** The engine gets the request without a data-parallel rank, although the worker is a rank. */
   isForEngine = false;
-  /** The client wants to know of its prompt alone: what the engine samples is no turn of a session. */
-  isPromptOnly = false;
   /** Its model was read while workers served different ones, and is one that they can be compared by. */
   isModelKnown = false;
   failures: readonly FailedAttempt[] = NO_FAILURES;
