@@ -71,6 +71,14 @@ for (const kind of ['sglang', 'vllm'] as const) {
   });
 }
 
+const CHAT = {
+  model: 'sim',
+  messages: [{ role: 'user', content: 'go on' }],
+  stream: true,
+  seed: 3,
+  max_tokens: 20,
+};
+
 test('vllm: a response has the weight versions of all parts, also where no version was ever set', async (t) => {
   const { script, held } = holding(6);
   const scene = await startResumeScene(t, 'vllm', 2, {}, { script, timeScale: 0.1 });
@@ -99,20 +107,13 @@ for (const streamCoalesceMs of [0, 500]) {
     const options = { tokenizerPath, plugin: ['chat-sessions'], captureChat: true, streamCoalesceMs };
     const scene = await startResumeScene(t, 'vllm', 2, options, { script, timeScale: 0.1 });
     const { engines, router } = scene;
-    const body = {
-      model: 'sim',
-      messages: [{ role: 'user', content: 'go on' }],
-      stream: true,
-      seed: 3,
-      max_tokens: 20,
-    };
-    const answer = generate(router.url, '/v1/chat/completions', body, { 'x-session-id': 'c' });
+    const answer = generate(router.url, '/v1/chat/completions', CHAT, { 'x-session-id': 'c' });
     await held;
     const first = engines.findIndex((engine) => engine.stats().generatedTokens > 0);
     const { url } = engines[first]!;
     await scene.killed(first);
     const seen = await answer;
-    const expected = await generate(scene.undisturbed.url, '/v1/chat/completions', { ...body, return_token_ids: true });
+    const expected = await generate(scene.undisturbed.url, '/v1/chat/completions', { ...CHAT, return_token_ids: true });
     assert.deepEqual({ ...seen, ids: expected.ids }, expected);
     assert.equal(seen.roles, 1);
     await untilIdle(router);
@@ -150,14 +151,7 @@ for (const { how, name, isAmid, seam, versions } of [
       assert.equal(updated.status, 200, await updated.text());
     };
     if (!isAmid) await update();
-    const body = {
-      model: 'sim',
-      messages: [{ role: 'user', content: 'go on' }],
-      stream: true,
-      seed: 3,
-      max_tokens: 20,
-    };
-    const answer = generate(router.url, '/v1/chat/completions', body, { 'x-session-id': 'c' });
+    const answer = generate(router.url, '/v1/chat/completions', CHAT, { 'x-session-id': 'c' });
     await held;
     await until('the router has read tokens', () => [...router.pipeline.inFlight][0]!.answerReads > 0);
     if (isAmid) await update();

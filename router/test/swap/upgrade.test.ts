@@ -33,6 +33,15 @@ function holdLoads(t: TestContext, { core }: SimEngine): () => void {
   return held.resolve;
 }
 
+/** A router, and the one that is started after it with its data directory. */
+async function startBoth(t: TestContext): Promise<{ engine: SimEngine; old: SwapScene; next: SwapScene }> {
+  const options = { dataDir: temporaryFolder(t), ...OFTEN };
+  const [engine] = await startSims(t, ['sglang']);
+  const old = await startSwapScene(t, [engine!], options);
+  await old.swap('step-1');
+  return { engine: engine!, old, next: await startSwapScene(t, [engine!], options) };
+}
+
 const workerOf = async ({ status }: SwapScene) => {
   const { state, snapshot } = (await status()).workers[0]!;
   return [state, snapshot];
@@ -71,11 +80,7 @@ test(
   'the router of before serves what the next one has loaded without its name, and takes over when that ends',
   isLinux,
   async (t) => {
-    const dataDir = temporaryFolder(t);
-    const [engine] = await startSims(t, ['sglang']);
-    const old = await startSwapScene(t, [engine!], { dataDir, ...OFTEN });
-    await old.swap('step-1');
-    const next = await startSwapScene(t, [engine!], { dataDir, ...OFTEN });
+    const { engine, old, next } = await startBoth(t);
     for (const [path, body] of [
       ['/swap', { identity: 'step-2' }],
       ['/swap/begin', { identity: 'step-2' }],
@@ -92,7 +97,7 @@ test(
     const answer = await generate(old.router.url, 'later');
     deepEqual([answer.status, answer.headers.get('x-turnout-snapshot')], [200, null]);
     match(await answer.text(), /\[DONE\]/);
-    deepEqual([await workerOf(old), loadsOf(engine!)], [['serving', null], 2]);
+    deepEqual([await workerOf(old), loadsOf(engine)], [['serving', null], 2]);
     await next.router.close();
     equal((await old.swap('step-3')).snapshot, 'step-3');
     await until('its name is known again', async () => (await workerOf(old))[1] === 'step-3');
@@ -103,15 +108,11 @@ test(
   'an engine that is restarted is brought in by the next router alone, and by the one before when that has ended',
   isLinux,
   async (t) => {
-    const dataDir = temporaryFolder(t);
-    const [engine] = await startSims(t, ['sglang']);
-    const old = await startSwapScene(t, [engine!], { dataDir, ...OFTEN });
-    await old.swap('step-1');
-    const next = await startSwapScene(t, [engine!], { dataDir, ...OFTEN });
-    await engine!.kill();
+    const { engine, old, next } = await startBoth(t);
+    await engine.kill();
     for (const scene of [old, next])
       await until('it is noticed', async () => (await workerOf(scene))[0] === 'registered');
-    const [back] = await startSims(t, ['sglang'], { port: engine!.port });
+    const [back] = await startSims(t, ['sglang'], { port: engine.port });
     await until('the next router serves it', async () => (await workerOf(next))[0] === 'serving');
     deepEqual([back!.core.modelPath, loadsOf(back!)], ['/snapshots/step-1', 1]);
     deepEqual(await workerOf(old), ['registered', null]);
