@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -58,6 +58,18 @@ test('export writes a file in each form, while the store is open elsewhere', asy
   assert.deepEqual(
     rows.map(({ session }) => session as string),
     ['a', 'b'],
+  );
+});
+
+test('export makes a file of tensors where only the data folder can be written', async (t) => {
+  const { dataDir } = filled(t, [turnOf(), turnOf({ session: 'other' })]);
+  const args = ['export', '--format', 'safetensors', '--data-dir', dataDir, '-o', join(dataDir, 'out')];
+  const run = turnout(t, args, { TMPDIR: join(dataDir, 'missing') });
+  assert.equal(await run.ended, 0, run.output());
+  assert.match(run.output(), /export: 2 trajectories of 2 sessions, 8 tokens, in /);
+  assert.deepEqual(
+    readdirSync(dataDir).filter((name) => name.startsWith('turnout-export')),
+    [],
   );
 });
 

@@ -24,11 +24,11 @@ export async function* toSafetensors(
   dataDir: string | null,
 ): AsyncGenerator<Uint8Array> {
   const spools = {
-    tokens: new Spool(),
-    offsets: new Spool(),
-    logprobs: new Spool(),
-    mask: new Spool(),
-    meta: new Spool(),
+    tokens: new Spool(dataDir),
+    offsets: new Spool(dataDir),
+    logprobs: new Spool(dataDir),
+    mask: new Spool(dataDir),
+    meta: new Spool(dataDir),
   };
   const routedExperts = new Rows('routed_experts', dataDir);
   const indexerTopk = new Rows('indexer_topk', dataDir);
@@ -71,14 +71,16 @@ export async function* toSafetensors(
 class Rows {
   readonly #name: string;
   readonly #dataDir: string | null;
-  readonly #numbers = new Spool();
-  readonly #ends = new Spool();
+  readonly #numbers: Spool;
+  readonly #ends: Spool;
   readonly #offsets = [0n];
   #row: readonly number[] | null = null;
 
   constructor(name: string, dataDir: string | null) {
     this.#name = name;
     this.#dataDir = dataDir;
+    this.#numbers = new Spool(dataDir);
+    this.#ends = new Spool(dataDir);
   }
 
   get isEmpty(): boolean {
@@ -125,16 +127,27 @@ const metaOf = (trajectory: Trajectory): string =>
 const PIECE_BYTES = 1_048_576;
 let made = 0;
 
+/** The file lives until it is closed, however that comes about. */
+function openUnnamed(path: string): number {
+  const file = openSync(path, 'wx+', 0o600);
+  rmSync(path);
+  return file;
+}
+
 /** Bytes that wait on disk, for formats that say at their beginning how much there will be. */
 class Spool {
   readonly #file: number;
   bytes = 0;
 
-  constructor() {
-    const path = join(tmpdir(), `turnout-export-${process.pid}-${performance.now()}-${made++}`);
-    this.#file = openSync(path, 'wx+', 0o600);
-    // It lives until it is closed, however that comes about.
-    rmSync(path);
+  /** @param dataDir for where the system's temporary folder can't be written, as in a container whose root file system is read-only */
+  constructor(dataDir: string | null) {
+    const name = `turnout-export-${process.pid}-${performance.now()}-${made++}`;
+    try {
+      this.#file = openUnnamed(join(tmpdir(), name));
+    } catch (error) {
+      if (dataDir === null) throw error;
+      this.#file = openUnnamed(join(dataDir, name));
+    }
   }
 
   push(array: ArrayBufferView): void {

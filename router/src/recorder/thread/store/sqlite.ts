@@ -75,6 +75,8 @@ export class SqliteStore implements TrajectoryStore {
       this.#db.close();
       throw new Error(`${this.place}: ${problem}`);
     }
+    // Not in files of the system's temporary folder: it may be read-only, or full, while the data folder is neither.
+    this.#db.exec('PRAGMA temp_store = MEMORY');
     if (isReader) {
       // A file of an older schema lacks tables: empty temporary ones replace them.
       if (version < SCHEMA_VERSION) this.#db.exec(missingTables(version));
