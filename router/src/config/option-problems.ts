@@ -1,6 +1,5 @@
 import type { Config } from './options.ts';
 import { pairKind } from './pairs.ts';
-import { splitList } from './split-list.ts';
 
 /** The plugins whose turns are stored. */
 const CAPTURING = '--plugin radix-tree, --plugin chat-sessions or --capture-chat';
@@ -163,10 +162,6 @@ export function pickerProblem(config: Config): string | null {
     'prefill/decode pairs': pairKind(config) !== null,
     '--dp-aware': config.dpAware,
     '--intra-node-data-parallel-size': config.intraNodeDataParallelSize > 1,
-    'a data-parallel rank (http://host:port@3)': splitList(config.workerUrls).some((url) =>
-      /@\d+(?:-\d+)?\/*$/.test(url),
-    ),
-    'a worker URL with a path': splitList(config.workerUrls).some((url) => /^\w+:\/\/[^/]+\/+[^/@]/.test(url)),
     '--resume': config.resume !== 'off',
     '--capture-chat': config.captureChat,
     '--tinker': config.tinker,

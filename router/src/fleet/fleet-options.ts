@@ -21,6 +21,7 @@ export function fleetOptions(config: Config): Omit<FleetOptions, 'pool' | 'tls' 
     asksForRanks: config.dpAware,
     servesPairs: kind !== null,
     pairsRanks: kind === 'nixl' || kind === 'mooncake',
+    isBehindGateway: config.pickerPort !== undefined,
   };
 }
 

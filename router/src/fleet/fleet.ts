@@ -22,6 +22,8 @@ export interface FleetOptions {
   readonly servesPairs?: boolean;
   /** A data-parallel rank may be one half of a pair. */
   readonly pairsRanks?: boolean;
+  /** A gateway sends the requests, to an address and a port. */
+  readonly isBehindGateway?: boolean;
 }
 
 export interface NewWorker {
@@ -118,12 +120,15 @@ export class Fleet {
     const isChecked = options.isOperators !== true || this.#allowlist.isLimited;
     const addresses = readWorkerUrls(url, tls, isChecked ? this.#allowlist.lookup : null, ranksEach);
     if (typeof addresses === 'string') return addresses;
-    const refusal = isChecked ? this.#allowlist.refusalOf(addresses[0]!.endpoint.host) : null;
+    const { endpoint, rank, basePath } = addresses[0]!;
+    const refusal = isChecked ? this.#allowlist.refusalOf(endpoint.host) : null;
     if (refusal !== null) return refusal;
-    if (!mayBeRank && addresses[0]!.rank !== null)
+    if (this.#options.isBehindGateway === true && (rank !== null || basePath !== ''))
+      return `With --picker-port a gateway sends requests to an address and a port: a worker URL has no ${rank === null ? 'path' : 'data-parallel rank'} then. Put a router behind the gateway for such an engine.`;
+    if (!mayBeRank && rank !== null)
       return "A data-parallel rank can't be one half of a pair of SGLang engines: give the engine as http://host:port.";
     const ownKey = options.apiKey === undefined ? null : { authorization: `Bearer ${options.apiKey}` };
-    const asksForRanks = mayBeRank && this.#options.asksForRanks === true && addresses[0]!.rank === null;
+    const asksForRanks = mayBeRank && this.#options.asksForRanks === true && rank === null;
     const known = asksForRanks ? this.named(url) : [];
     if (known.length > 0) {
       for (const worker of known) {

@@ -78,18 +78,29 @@ test('endpoints of the router and control paths of engines are not served throug
 
 test('what a picker cannot do is refused: at the start, or where the gateway makes it so', async (t) => {
   await rejects(startGateway(t, { resume: 'on', tinker: true }), /--resume, --tinker needs the bytes/);
-  await rejects(
-    startGateway(t, { workerUrls: ['http://127.0.0.1:7001@0-1'] }),
-    /a data-parallel rank .* needs the bytes/,
-  );
-  await rejects(
-    startGateway(t, { workerUrls: ['http://127.0.0.1:7001/engine'] }),
-    /a worker URL with a path needs the bytes/,
-  );
+  const cannotReach = [
+    ['http://127.0.0.1:7001@0-1', /a worker URL has no data-parallel rank then/],
+    ['http://127.0.0.1:7001/engine', /a worker URL has no path then/],
+  ] as const;
+  for (const [url, problem] of cannotReach) await rejects(startGateway(t, { workerUrls: [url] }), problem);
   const { ask } = await startGateway(t, { workerUrls, swapSnapshots: '/snapshots/{identity}' });
   const { immediateResponse } = await ask({ headers: json, body: ['{}'] }).next();
   equal(immediateResponse?.status.code, 500);
   match(Buffer.from(immediateResponse.body).toString(), /request_body_mode/);
+  for (const workerApi of ['slime', 'sglang', 'vllm'] as const) {
+    const { router } = await startGateway(t, { workerApi });
+    for (const [url, problem] of cannotReach) {
+      const added = [
+        await fetch(`${router.url}/add_worker?url=${url}`, { method: 'POST' }),
+        await fetch(`${router.url}/workers`, { method: 'POST', body: JSON.stringify({ url }), headers: json }),
+      ];
+      for (const response of added) {
+        equal(response.status, 400, `${workerApi} ${response.url}`);
+        match(await response.text(), problem);
+      }
+    }
+    deepEqual(router.fleet.workers, []);
+  }
 });
 
 test('a gateway that may send the beginning of a body only gets the choice by headers, and the body as it is', async (t) => {
