@@ -68,7 +68,9 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
           log,
           hasRolloutFields,
         });
-  const responses = storedResponses(fleet, bodyThread, parts.store.open('responses'));
+  // It learns ids from the bodies of responses, which a picker does not get.
+  const responses =
+    config.pickerPort === undefined ? storedResponses(fleet, bodyThread, parts.store.open('responses')) : null;
   const resumeParts = {
     resumesAll: config.resume === 'all',
     maxRetries: () => maxRetries(live.current),

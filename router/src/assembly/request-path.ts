@@ -53,7 +53,7 @@ export function makeRequestPath(parts: Own) {
     ...loaded.plugins,
     ...(config.pickerPort === undefined ? [] : [modelRewrite(bodyThread)]),
     ...parts.fireworks,
-    parts.responses,
+    ...(parts.responses === null ? [] : [parts.responses]),
     ...(swaps === null ? [] : [swaps.cacheNamespace]),
     ...(resume === null ? [] : [resume.plugin]),
     ...guards,

@@ -108,11 +108,12 @@ function problemOf(made: PluginPhases): string | null {
 const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /** Also the plugins that other options need. */
-function wanted({ plugin: entries, captureChat, swapSnapshots, deployments }: Config): readonly string[] {
+function wanted({ plugin: entries, captureChat, swapSnapshots, deployments, pickerPort }: Config): readonly string[] {
+  const hotLoads = swapSnapshots !== undefined || deployments.length > 0;
   const needed = [
     ...(captureChat ? ['chat-sessions'] : []),
-    // Clients of hot loads ask for fields that engines do not have.
-    ...(swapSnapshots !== undefined || deployments.length > 0 ? ['rollout-fields'] : []),
+    // Clients of hot loads ask for fields that engines do not have. Responses through a gateway can't be changed, so requests are not either.
+    ...(hotLoads && pickerPort === undefined ? ['rollout-fields'] : []),
   ];
   const isThere = (name: string): boolean => entries.some((entry) => entry === name || entry.startsWith(`${name}:`));
   return [...entries, ...needed.filter((name) => !isThere(name))];

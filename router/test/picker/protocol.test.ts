@@ -242,6 +242,25 @@ test('a rewritten model and the cache namespace of a swap are both in the body',
   await processed.end();
 });
 
+test('with weight swaps a request gets its cache namespace only: responses cannot be changed to fit other fields', async (t) => {
+  const engines = await startSims(t, ['vllm']);
+  const { ask, router, sendBody, bodyBack } = await startGateway(t, {
+    workerUrls: engines.map(({ url }) => url),
+    policy: 'round_robin',
+    swapSnapshots: SNAPSHOTS,
+    healthCheckTimeoutSecs: 60,
+  });
+  await (await sceneOf(router, engines)).swap('v1');
+  const processed = ask({ headers: { ...json, 'x-session-id': 's' }, body: ['x'], mode: BODY_MODE.fullDuplex });
+  const fields =
+    '"prompt":"p","stream":true,"stream_options":{"include_usage":true},"echo":true,"logprobs":1,"return_token_ids":true,"raw_output":true';
+  sendBody(processed, [`{"model":"base",${fields}}`]);
+  await processed.next();
+  const sent = (await bodyBack(processed)).toString();
+  ok(sent.startsWith(`{"model":"base",${fields},"cache_salt":`), sent);
+  await processed.end();
+});
+
 test('objectives are priorities: the higher one leaves the queue first, one below 0 does not wait; fairness ids take turns', async (t) => {
   const { ask, router } = await startGateway(t, {
     workerUrls: [workerUrls[0]!],
