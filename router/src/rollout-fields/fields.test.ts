@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { bufferOf } from '../kit/bytes.ts';
+import { memoryIn } from '../threads/serve-calls.ts';
 import { readFields } from './fields.ts';
+import { jsonOf } from './raw-json.ts';
 
 /** Whether both kinds of logprobs are known to be equal. */
 function areEqual(parameters: object): boolean {
@@ -36,4 +39,12 @@ test('raw and processed logprobs are equal only where nothing changes the distri
     { response_format: { type: 'json_object' }, structured_outputs: { regex: 'a+' } },
   ])
     assert.equal(areEqual(parameters), true, JSON.stringify(parameters));
+});
+
+test('a long prompt that is echoed is not transferred to the thread that changes the response: the request keeps it', () => {
+  const prompt = 'é'.repeat(100_000);
+  const fields = readFields(Buffer.from(JSON.stringify({ prompt, echo: true, raw_output: true })), false, false);
+  if (fields === null || 'problem' in fields) throw new Error('these are its fields');
+  assert.ok(jsonOf(bufferOf(fields.promptText!)).text() === prompt);
+  assert.deepEqual(memoryIn({ fields }), []);
 });

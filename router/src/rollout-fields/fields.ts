@@ -1,5 +1,6 @@
 import { askedBy, asksForIds } from '../engines/dialects/asking.ts';
 import { type Parameters, isNeutral, penalties, processors } from '../generation/parameters.ts';
+import { sharedCopy } from '../kit/bytes.ts';
 import { Json } from '../kit/json-members.ts';
 
 /** What a request asks for with the fields of rollout inference. Plain data: it goes to a thread. */
@@ -32,7 +33,7 @@ export interface RolloutFields {
   /** Tokens of the prompt, if it is a list of ids; else -1. */
   readonly promptTokens: number;
   /** The JSON of the prompt, if it is a text that will be echoed; else null. */
-  readonly promptText: Buffer | null;
+  readonly promptText: Uint8Array | null;
   /** Members of the engine's own API that the client set itself. */
   readonly asked: readonly string[];
 }
@@ -129,7 +130,7 @@ export function readFields(body: Buffer, isChat: boolean, isRollout: boolean): R
       [0, -1].includes(number('top_k') ?? NaN) &&
       Object.entries(CHANGING).every(([name, neutral]) => isNeutral(json(name)?.valueIfAny(), neutral)),
     promptTokens: wantsMatrix && prompt?.isList === true && prompt.first()?.number() != null ? prompt.count() : -1,
-    promptText: echo === Infinity && prompt?.isText === true ? Buffer.from(prompt.raw()) : null,
+    promptText: echo === Infinity && prompt?.isText === true ? sharedCopy([prompt.raw()]) : null,
     asked: askedBy(request),
   };
 }

@@ -72,10 +72,10 @@ export function buffersIn(value: unknown, depth = 2): Uint8Array[] {
   return Object.values(value).flatMap((member) => buffersIn(member, depth - 1));
 }
 
-/** Memory that can be transferred: of large buffers that fill their memory. Small buffers are in a pool. */
+/** Memory that can be transferred: of large buffers that fill their memory. */
 export function memoryIn(value: unknown): ArrayBuffer[] {
   const whole = buffersIn(value).filter(
-    ({ length, buffer }) => length >= LARGE_BYTES && length === buffer.byteLength && buffer instanceof ArrayBuffer,
+    ({ length, buffer }) => length > LARGE_BYTES && length === buffer.byteLength && buffer instanceof ArrayBuffer,
   );
   return [...new Set(whole.map(({ buffer }) => buffer as ArrayBuffer))];
 }

@@ -37,6 +37,14 @@ test('a large buffer is moved to the thread and back, a part of a larger one is 
   }
 });
 
+test('a buffer up to the limit stays with its caller, whatever else the call has', async (t) => {
+  const worker = thread(t, { here: testCalls });
+  const own = Buffer.alloc(LARGE_BYTES, 1);
+  const other = Buffer.alloc(1, 2);
+  assert.equal(await worker.run('bytesOf', own, other), LARGE_BYTES + 1);
+  assert.deepEqual([own.length, other.length], [LARGE_BYTES, 1]);
+});
+
 test('a buffer that its caller keeps is copied for the thread', async (t) => {
   const worker = thread(t, { here: testCalls });
   const kept = Buffer.alloc(3_000_000, 3);

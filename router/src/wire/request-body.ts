@@ -1,12 +1,13 @@
 import { SLICE_BYTES, copyInTurns } from '../kit/copy-slices.ts';
 import { SlabPool } from '../kit/slab-pool.ts';
+import { LARGE_BYTES } from '../threads/sizes.ts';
 import type { BodySink } from './sink.ts';
 
 /** Body bytes that may wait before the client's socket is paused. */
 const MAX_UNTAKEN_BYTES = 65_536;
 
 /** Copies from this size on have their own memory, which is freed explicitly; smaller ones are in Node's pool. */
-const LARGE_BYTES = 8_192;
+const OWN_MEMORY_BYTES = 8_192;
 
 /** Parts up to this size share memory, except the first: memory for each would let a slow client exhaust it. */
 const TINY_BYTES = 1_024;
@@ -22,7 +23,7 @@ const slabs = new SlabPool(2 ** 18, 2048);
 
 /** Frees the memory of a read at once, unless it is part of a larger buffer. It must not be used afterwards. */
 export function freeRead({ buffer, length }: Buffer): void {
-  if (length >= LARGE_BYTES && length === buffer.byteLength && buffer instanceof ArrayBuffer) buffer.transfer(0);
+  if (length >= OWN_MEMORY_BYTES && length === buffer.byteLength && buffer instanceof ArrayBuffer) buffer.transfer(0);
 }
 
 /** Bytes of bodies that are kept for retries, of all requests together. */
@@ -102,7 +103,7 @@ export class RequestBody {
     const copied = this.bytes === 0 ? 0 : this.#copy(bytes.subarray(start, end));
     const size = end - start - copied;
     if (size === 0) return;
-    const copy = size < LARGE_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
+    const copy = size < OWN_MEMORY_BYTES ? Buffer.allocUnsafe(size) : Buffer.allocUnsafeSlow(size);
     bytes.copy(copy, 0, start + copied, end);
     this.#push(copy);
   }
@@ -193,14 +194,14 @@ export class RequestBody {
   }
 
   /**
-   * As `whenComplete`, with the body in one buffer, if it is whole then; the copy of a body larger than a read is the caller's. A large body
-   * is joined over several turns of the event loop, unless it is not needed any more by then.
+   * As `whenComplete`, with the body in one buffer, if it is whole then. One that threads transfer (`LARGE_BYTES`) is a copy of the caller's
+   * own. A large body is joined over several turns of the event loop, unless it is not needed any more by then.
    */
   whenJoined(then: (bytes: Buffer) => void): void {
     this.whenComplete(() => {
       if (!this.isWhole) return;
       if (this.bytes > SLICE_BYTES) copyInTurns(this.pieces, this.bytes, () => !this.#isReleased, then);
-      else then(this.bytes <= MAX_UNTAKEN_BYTES ? this.join() : Buffer.concat(this.pieces));
+      else then(this.bytes <= LARGE_BYTES ? this.join() : Buffer.concat(this.pieces));
     });
   }
 
@@ -266,8 +267,8 @@ export class RequestBody {
     if (passing !== null) for (const read of passing) freeRead(read);
     for (const { buffer, length } of pieces) {
       // A piece of less than half of its buffer may be in Node's pool, which can't be freed.
-      if (length < LARGE_BYTES / 2 || length < buffer.byteLength / 2) continue;
-      if (buffer.byteLength >= LARGE_BYTES && buffer instanceof ArrayBuffer) buffer.transfer(0);
+      if (length < OWN_MEMORY_BYTES / 2 || length < buffer.byteLength / 2) continue;
+      if (buffer.byteLength >= OWN_MEMORY_BYTES && buffer instanceof ArrayBuffer) buffer.transfer(0);
     }
   }
 

@@ -16,6 +16,7 @@ export const testCalls = {
     isBuffer: Buffer.isBuffer(bytes),
     bytes,
   }),
+  bytesOf: (one: Uint8Array, other: Uint8Array): number => one.length + other.length,
   whereScanned: (_bytes: Uint8Array): number => threadId,
   later: (value: number): Promise<number> => new Promise((resolve) => setImmediate(resolve, value)),
   now: (value: number): number => value,

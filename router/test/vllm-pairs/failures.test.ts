@@ -9,6 +9,7 @@ import { chunk } from '../harness/message.ts';
 import { untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
 import type { Plugin } from '../../src/plugin.ts';
+import { LARGE_BYTES } from '../../src/threads/sizes.ts';
 import { connectors, startVllmPairs } from './scene.ts';
 
 const ask = (stream = false) => post('/v1/completions', { prompt: 'a', stream });
@@ -151,6 +152,33 @@ test('nixl: a prefill engine that hands nothing over: another one, and never the
   deepEqual([got.status, got.get('x-turnout-error')], [502, 'upstream_bad_answer']);
   match(got.text, /kv_transfer_params/);
   equal(world.decode[0]!.seen.length, 1);
+  await untilIdle(router);
+});
+
+test('nixl: a request of every size around the limit of threads is whole again for the next decode engine', async (t) => {
+  const { world, router } = await startVllmPairs(t, 'nixl', [1, 2]);
+  const start = '{"model":"m","prompt":"';
+  for (const bytes of [LARGE_BYTES - 1, LARGE_BYTES, LARGE_BYTES + 1]) {
+    let isFirst = true;
+    for (const half of world.decode)
+      half.instead = () => {
+        if (!isFirst) return null;
+        isFirst = false;
+        return { status: 503, body: '{"busy":1}' };
+      };
+    // One part that fills its memory, as a read of a client's socket can be.
+    const body = Buffer.allocUnsafeSlow(bytes).fill('a');
+    body.write(start);
+    body.write('"}', bytes - 2);
+    equal((await router.dispatch({ path: '/v1/completions', body })).status, 200);
+    const asked = [...world.prefill, ...world.decode].flatMap(({ seen }) => seen.splice(0));
+    // Both engines of two pairs.
+    const promptBytes = bytes - start.length - 2;
+    deepEqual(
+      asked.map((each) => String(each.body['prompt']).length),
+      Array(4).fill(promptBytes),
+    );
+  }
   await untilIdle(router);
 });
 
