@@ -63,7 +63,7 @@ export class Choice {
     const echoed = Math.min(fields.echo ?? 0, promptIds.length);
     const outputIds = fields.isPromptOnly ? [] : sampled;
     const ids = [...promptIds.slice(promptIds.length - echoed), ...outputIds];
-    const prompt = echoed === 0 ? [] : this.#promptEntries(delta, answer);
+    const prompt = echoed === 0 ? [] : this.#promptEntries(delta, answer, sampled.length);
     const output = this.#outputEntries(delta, sampled.length, known === null)?.slice(0, outputIds.length) ?? null;
     const entries = [...prompt.slice(promptIds.length - echoed), ...(output ?? outputIds.map(() => null))];
     const texts = entries.map((entry) => entry?.text ?? null);
@@ -122,13 +122,14 @@ export class Choice {
     throw new Unreadable(`The engine returned ${own.length} logprobs for ${count} tokens.`);
   }
 
-  /** Entries of all tokens of the prompt. */
-  #promptEntries(delta: ChoiceDelta, { promptScores }: ChoicesAnswer): readonly Entry[] {
+  /** Entries of all tokens of the prompt. @param sampled how many tokens come after them */
+  #promptEntries(delta: ChoiceDelta, { promptScores }: ChoicesAnswer, sampled: number): readonly Entry[] {
     const { fields, engine } = this.#plan;
     const ids = this.promptIds;
     if (!fields.isChat) {
       const entries = entriesOf(delta.json.get('logprobs'), fields.topLogprobs);
-      if (entries !== null && entries.length >= ids.length) return entries.slice(0, ids.length);
+      // Lists of the sampled tokens alone may be as long as the prompt.
+      if (entries !== null && entries.length >= ids.length + sampled) return entries.slice(0, ids.length);
       throw new Unreadable('The engine returned no logprobs of the prompt, which echo needs.');
     }
     // Of tokens in SGLang's chats only the ids are known.

@@ -107,6 +107,13 @@ export class RolloutRequests implements PluginPhases {
     const fields = asking?.fields;
     if (asking === null || fields === undefined || 'problem' in fields) return body;
     const engine = this.#kindOf(worker);
+    const isPair = (x.placement?.legs.length ?? 1) > 1;
+    if (isPair && engine === 'sglang' && fields.echo !== null && !fields.isChat) {
+      throw refused(
+        'not_with_pairs',
+        'The decode engine of a SGLang pair returns no logprobs of the prompt, which echo and echo_last need. Ask POST /generate with return_logprob, or a fleet of regular engines.',
+      );
+    }
     if (fields.matrix !== null) asking.layers = await this.#layersFor(worker, x.model, fields, engine);
     asking.engine = engineRequest(fields, engine, asking.layers);
     if (asking.engine.isWhole) asking.keepAlive?.start(this.#options.keepAliveSecs * 1000);
@@ -206,6 +213,6 @@ export class RolloutRequests implements PluginPhases {
 
 const secs = (ms: number): number => Math.round(ms * 1000) / 1_000_000;
 
-const refused = (code: 'bad_request' | 'not_returned_by_engine', message: string): Refused =>
+const refused = (code: 'bad_request' | 'not_returned_by_engine' | 'not_with_pairs', message: string): Refused =>
   new Refused(new RouterError(code, message));
 const notReturned = (message: string): Refused => refused('not_returned_by_engine', message);

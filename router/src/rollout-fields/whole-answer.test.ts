@@ -1,4 +1,4 @@
-import { deepEqual } from 'node:assert/strict';
+import { deepEqual, throws } from 'node:assert/strict';
 import { test } from 'node:test';
 import { readFields } from './fields.ts';
 import { StreamEvents } from './stream-events.ts';
@@ -29,6 +29,16 @@ test('of more logprobs than tokens in a whole response the last ones count', () 
     made.choices[0]!.logprobs.content.map(({ token }) => token),
     ['a', 'b'],
   );
+});
+
+test('lists of the sampled tokens alone are not taken for those of the prompt, however short it is', () => {
+  for (const echo of [{ echo: true }, { echo_last: 1 }]) {
+    const plan = planFor({ prompt: [4, 5], logprobs: true, ...echo }, false);
+    const logprobs = { tokens: ['a', 'b', 'c'], token_logprobs: [-1, -2, -3], top_logprobs: [{}, {}, {}] };
+    const choice = { index: 0, text: 'abc', token_ids: [6, 7, 8], prompt_token_ids: [4, 5], logprobs };
+    const body = Buffer.from(JSON.stringify({ choices: [choice] }));
+    throws(() => wholeAnswer(body, plan, null), /returned no logprobs of the prompt/);
+  }
 });
 
 test('where vLLM has no logprob of a sampled token it is null; of the prompt it may have the lowest one', () => {

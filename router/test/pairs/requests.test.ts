@@ -115,6 +115,18 @@ test('several samples of a prompt, which SGLang never answers in pairs: 501, and
   await untilIdle(router);
 });
 
+test('an echo of a completion with rollout fields, whose logprobs a decode engine does not have: 501, and no engine gets it', async (t) => {
+  const { world, router } = await startPairs(t, [1, 1], { plugin: ['rollout-fields:{"engine":"sglang"}'] });
+  const body = { model: 'm', prompt: [11, 12], max_tokens: 4, logprobs: true };
+  for (const more of [{ echo: true }, { echo_last: 1 }, { echo: true, stream: true }, { echo: true, max_tokens: 0 }]) {
+    const got = await send(t, router.url, post('/v1/completions', { ...body, ...more }));
+    deepEqual([got.status, got.get('x-turnout-error')], [501, 'not_with_pairs']);
+    match(got.text, /echo and echo_last/);
+  }
+  deepEqual([world.prefill[0]!.engine.requests.length, world.decode[0]!.engine.requests.length], [0, 0]);
+  await untilIdle(router);
+});
+
 test('paths that pairs do not serve: 501, and no engine gets it', async (t) => {
   const { world, router } = await startPairs(t, [1, 1]);
   const paths = [
