@@ -2,6 +2,7 @@ import { steersEngine } from '../engines/controls.ts';
 import type { Exchange, Started } from '../exchange.ts';
 import type { Leg, Role } from '../fleet/worker.ts';
 import type { CoarseClock } from '../kit/clock.ts';
+import { echoesPrompt } from '../phases/echoes-prompt.ts';
 import type { Plugin } from '../plugin.ts';
 import type { ResponseHead } from '../wire/response-head.ts';
 import type { Result, ResultListener } from '../wire/result.ts';
@@ -66,6 +67,7 @@ export class Forwarder implements ResultListener<Leading> {
       if (isForOne) x.roles = ONE_DECODE;
       then();
     };
+    if (x.state(echoesPrompt) === true) return decide(true);
     x.body.whenJoined((body) => {
       const isForOne = pairs.isForOne!(x.path, body);
       if (isForOne instanceof Promise) isForOne.then(decide, (error: Error) => this.#listener.ended(x, unread(error)));

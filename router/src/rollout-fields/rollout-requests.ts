@@ -4,6 +4,7 @@ import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { Unreadable } from '../generation/delta.ts';
 import { RouterError } from '../kit/errors.ts';
+import { echoesPrompt } from '../phases/echoes-prompt.ts';
 import type { StateKey } from '../phases/exchange-view.ts';
 import { promptOnly } from '../phases/prompt-only.ts';
 import { type NoPart, type PluginAnswer, type PluginPhases, Refused } from '../plugin.ts';
@@ -77,6 +78,7 @@ export class RolloutRequests implements PluginPhases {
     if (fields === null) return { takesPart: false };
     const isStream = !('problem' in fields) && fields.isStream;
     if (!('problem' in fields) && fields.isPromptOnly) x.setState(promptOnly, true);
+    if (!('problem' in fields) && fields.echo !== null && !isChat) x.setState(echoesPrompt, true);
     const keepAlive = isStream ? x.wrapSink((sink) => new KeepAliveSink(sink)) : null;
     x.setState(this.#asking, {
       fields,

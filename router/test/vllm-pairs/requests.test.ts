@@ -106,6 +106,28 @@ for (const connector of connectors) {
   });
 }
 
+test('an echo that rollout fields ask for in other words goes to a decode engine alone; of a chat the pair knows the prompt', async (t) => {
+  for (const connector of connectors) {
+    const { world, router } = await startVllmPairs(t, connector, [1, 1], { plugin: ['rollout-fields'] });
+    const asked = (body: object) => send(t, router.url, post('/v1/completions', { prompt: [1, 2], ...body }));
+    for (const more of [
+      { echo_last: 2 },
+      { echo: false, echo_last: 1 },
+      { echo_last: 1, stream: true },
+      { echo: true },
+    ])
+      equal((await asked({ logprobs: true, ...more })).status, 200);
+    equal(world.prefill[0]!.engine.requests.length, 0);
+    for (const { params, body } of world.decode[0]!.seen) deepEqual([params, body['echo']], ['', true]);
+    for (const more of [{ echo_last: 0 }, {}]) equal((await asked({ logprobs: true, ...more })).status, 200);
+    equal(world.prefill[0]!.seen.length, 2);
+    const chat = { messages: [], logprobs: true, echo_last: 2 };
+    await send(t, router.url, post('/v1/chat/completions', chat));
+    equal(world.prefill[0]!.seen.at(-1)!.body['prompt_logprobs'], 0);
+    await untilIdle(router);
+  }
+});
+
 test('--pd-min-prompt-tokens: short prompts go to a decode engine alone, also after a reload', async (t) => {
   const { world, router } = await startVllmPairs(t, 'nixl', [1, 1], { pdMinPromptTokens: 100 });
   const ask = (body: object, path = '/v1/completions') => send(t, router.url, post(path, body));
