@@ -15,12 +15,19 @@ export function samplePath(worker: Pick<Worker, 'engine'> | undefined, vllmApi: 
   return vllmApi === 'generate' && worker?.engine !== 'openai' ? inference.path : completions.path;
 }
 
-/**
- * The body for the engine, in parts: one request for all samples, so that they share the worker and its prefix cache.
- * @param adapter the name of a LoRA adapter; null: the model's own weights
- */
-export function engineRequest(path: string, sample: Sample, model: string, adapter: string | null): Buffer[] {
-  if (path === generate.path) return sglangRequest(sample, adapter);
+/** What engines serve a sample with. */
+export interface Served {
+  readonly model: string;
+  /** The name of a LoRA adapter; null: the model's own weights. */
+  readonly adapter: string | null;
+  /** Pairs of a prefill and a decode engine serve it. */
+  readonly inPairs: boolean;
+}
+
+/** The body for the engine, in parts: one request for all samples, so that they share the worker and its prefix cache. */
+export function engineRequest(path: string, sample: Sample, served: Served): Buffer[] {
+  if (path === generate.path) return sglangRequest(sample, served);
+  const { model, adapter } = served;
   const { count, params, prompt, topSampled, wantsPromptLogprobs } = sample;
   const { stop, seed } = params;
   const sampling = {
@@ -45,22 +52,23 @@ export function engineRequest(path: string, sample: Sample, model: string, adapt
   return [Buffer.from('{"prompt":['), prompt, Buffer.from(`],${names.join('')}${membersOf(fields)}`)];
 }
 
-/** SGLang samples `n` times with one seed: samples with a seed are a batch, in which each has its own. */
-function sglangRequest(sample: Sample, adapter: string | null): Buffer[] {
+/** SGLang samples `n` times with one seed, and serves no `n` above 1 in pairs: then the samples are a batch, in which each has its prompt and seed. */
+function sglangRequest(sample: Sample, { adapter, inPairs }: Served): Buffer[] {
   const { count, prompt, topPrompt, topSampled, wantsPromptLogprobs } = sample;
   const { seed } = sample.params;
   const top = Math.max(topPrompt, topSampled);
+  const isBatch = needsBatch(sample, inPairs);
   const fields = {
     return_logprob: true,
     ...(wantsPromptLogprobs ? { logprob_start_len: 0 } : {}),
     ...(top > 0 ? { top_logprobs_num: top } : {}),
-    ...(adapter === null ? {} : { lora_path: isBatch(sample) ? Array<string>(count).fill(adapter) : adapter }),
+    ...(adapter === null ? {} : { lora_path: isBatch ? Array<string>(count).fill(adapter) : adapter }),
     stream: false,
   };
   const end = Buffer.from(`,${membersOf(fields)}`);
   const params = JSON.stringify(sglangParams(sample)).slice(0, -1);
   const seedAt = (i: number): string => (seed === null ? '' : `,"sampling_seed":${seedOf(seed, i)}`);
-  if (!isBatch(sample)) {
+  if (!isBatch) {
     const own = `],"sampling_params":${params},"n":${count}${seedAt(0)}}`;
     return [Buffer.from('{"input_ids":['), prompt, Buffer.from(own), end];
   }
@@ -71,7 +79,8 @@ function sglangRequest(sample: Sample, adapter: string | null): Buffer[] {
   return [...parts, CLOSE, end];
 }
 
-const isBatch = ({ count, params }: Sample): boolean => params.seed !== null && count > 1;
+const needsBatch = ({ count, params }: Sample, inPairs: boolean): boolean =>
+  count > 1 && (params.seed !== null || inPairs);
 
 function sglangParams({ params }: Sample): object {
   return {
@@ -84,14 +93,15 @@ function sglangParams({ params }: Sample): object {
 }
 
 /** @returns why SGLang engines can't be asked for such a batch; null: they can */
-export function batchProblem(sample: Sample): string | null {
-  if (!isBatch(sample)) return null;
+export function batchProblem(sample: Sample, inPairs: boolean): string | null {
+  if (!needsBatch(sample, inPairs)) return null;
   const { count, prompt } = sample;
   const bytes = prompt.length + JSON.stringify(sglangParams(sample)).length + SEED_BYTES;
   if (count * bytes <= MAX_BATCH_BYTES) return null;
+  const [where, remedy] = inPairs ? ['in pairs', ''] : ['with a seed', ', or leave out the seed'];
   return (
-    `num_samples: with a seed, SGLang engines get the prompt and the sampling parameters once for each sample, and ${count} × ${bytes} bytes ` +
-    `are more than ${MAX_BATCH_BYTES}. Ask for at most ${Math.floor(MAX_BATCH_BYTES / bytes)} samples in a call, or leave out the seed.`
+    `num_samples: ${where}, SGLang engines get the prompt and the sampling parameters once for each sample, and ${count} × ${bytes} bytes ` +
+    `are more than ${MAX_BATCH_BYTES}. Ask for at most ${Math.floor(MAX_BATCH_BYTES / bytes)} samples in a call${remedy}.`
   );
 }
 

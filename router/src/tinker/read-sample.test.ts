@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { batchProblem, engineRequest } from './engine-request.ts';
+import { type Served, batchProblem, engineRequest } from './engine-request.ts';
 import { readSample } from './read-sample.ts';
 import type { Sample } from './sample.ts';
 
@@ -20,8 +20,10 @@ function detailOf(text: string): [status: number, detail: string] {
   return [sample.status, sample.detail];
 }
 
-const bodyOf = (path: Parameters<typeof engineRequest>[0], text: string, adapter: string | null = null): string =>
-  Buffer.concat(engineRequest(path, sampleOf(text), 'm', adapter)).toString();
+const bodyOf = (path: string, text: string, served: Partial<Served> = {}): string =>
+  Buffer.concat(
+    engineRequest(path, sampleOf(text), { model: 'm', adapter: null, inPairs: false, ...served }),
+  ).toString();
 const parsed = (...args: Parameters<typeof bodyOf>) => JSON.parse(bodyOf(...args)) as Record<string, unknown>;
 
 test('seq_id and seed keep all their digits, on their way to the engine too', () => {
@@ -88,6 +90,12 @@ test('each engine is asked in its own words', () => {
   const unseeded = parsed('/generate', text.replace(',"seed":7', ''));
   assert.deepEqual(unseeded['input_ids'], [1, 2, 3]);
   assert.deepEqual(unseeded['sampling_params'], { n: 4, ...own });
+  const paired = parsed('/generate', text.replace(',"seed":7', ''), { inPairs: true });
+  assert.deepEqual(
+    [paired['input_ids'], paired['sampling_params']],
+    [Array.from({ length: 4 }, () => [1, 2, 3]), Array.from({ length: 4 }, () => own)],
+    'pairs serve no n above 1',
+  );
 });
 
 test('each sample of a call has a seed of its own, within 64 bits', () => {
@@ -97,16 +105,17 @@ test('each sample of a call has a seed of its own, within 64 bits', () => {
 });
 
 test('a batch for SGLang is bounded by its copies of the prompt and of the parameters', () => {
-  const ask = (count: number, tokens: number, params: string): string | null => {
+  const ask = (count: number, tokens: number, params: string, inPairs = false): string | null => {
     const chunks = `{"chunks":[{"tokens":[${Array.from({ length: tokens }, () => 1).join()}]}]}`;
     const text = `{${source},"prompt":${chunks},"num_samples":${count},"sampling_params":{"max_tokens":1${params}}}`;
-    return batchProblem(sampleOf(text));
+    return batchProblem(sampleOf(text), inPairs);
   };
   const problem = ask(2048, 50_000, ',"seed":1');
   const [, most] = /at most (\d+) samples in a call, or leave out the seed/.exec(problem ?? '') ?? [];
   assert.equal(most, '670');
   assert.equal(ask(Number(most), 50_000, ',"seed":1'), null);
   assert.equal(ask(2048, 50_000, ''), null, 'without a seed the engine gets one prompt');
+  assert.match(ask(2048, 50_000, '', true) ?? '', /: in pairs, .* at most 670 samples in a call\.$/);
   assert.equal(ask(1, 50_000, ',"seed":1'), null);
   const stops = Array.from({ length: 1024 }, () => JSON.stringify('a'.repeat(1024))).join();
   assert.match(ask(4096, 1, `,"seed":1,"stop":[${stops}]`) ?? '', /at most 63 samples/);
@@ -114,10 +123,12 @@ test('a batch for SGLang is bounded by its copies of the prompt and of the param
 
 test('an adapter is named as each engine takes it', () => {
   const text = `{${source},${prompt},"num_samples":2,"sampling_params":{"max_tokens":1}}`;
-  assert.equal(parsed('/v1/completions', text, 'a')['model'], 'a');
-  assert.equal(parsed('/inference/v1/generate', text, 'a')['model'], 'a');
-  assert.equal(parsed('/generate', text, 'a')['lora_path'], 'a');
-  assert.deepEqual(parsed('/generate', text.replace('1}}', '1,"seed":1}}'), 'a')['lora_path'], ['a', 'a']);
+  const adapter = 'a';
+  assert.equal(parsed('/v1/completions', text, { adapter })['model'], 'a');
+  assert.equal(parsed('/inference/v1/generate', text, { adapter })['model'], 'a');
+  assert.equal(parsed('/generate', text, { adapter })['lora_path'], 'a');
+  assert.deepEqual(parsed('/generate', text.replace('1}}', '1,"seed":1}}'), { adapter })['lora_path'], ['a', 'a']);
+  assert.deepEqual(parsed('/generate', text, { adapter, inPairs: true })['lora_path'], ['a', 'a']);
 });
 
 test('stop: absent, a text, texts, ids, and an empty list, which not even the end of a turn stops', () => {

@@ -17,7 +17,7 @@ const integer = z.custom<Numeral>(
 );
 const top = z.int().min(0).max(1000).nullish();
 
-/** SGLang engines get them once for each sample with a seed. */
+/** SGLang engines may get them once for each sample. */
 const MAX_STOPS = 1024;
 const stopText = z.string().max(1024);
 

@@ -11,7 +11,7 @@ import type { Logger } from '../observe/log.ts';
 import type { StateKey } from '../phases/exchange-view.ts';
 import { type Plugin, Refused } from '../plugin.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
-import { batchProblem, engineRequest, promptIn, samplePath } from './engine-request.ts';
+import { type Served, batchProblem, engineRequest, promptIn, samplePath } from './engine-request.ts';
 import type { Failed, Future, Futures } from './futures.ts';
 import type { Sample, SampleResult } from './sample.ts';
 import { type SampleCalls, sampleCalls } from './sample-calls.ts';
@@ -95,9 +95,14 @@ export class Sampling {
   prepare(sample: Sample, source: Source): Prepared {
     const { fleet, options } = this.#parts;
     const path = samplePath(fleet.eligible[0] ?? fleet.workers[0], options.vllmApi);
-    const parts = engineRequest(path, sample, source.baseModel, null);
+    const parts = engineRequest(path, sample, this.#servedOf(source, null));
     const hasSglang = fleet.workers.some(({ engine }) => engine === 'sglang');
-    return { sample, source, path, parts, bytes: bytesOf(parts), problem: hasSglang ? batchProblem(sample) : null };
+    const problem = hasSglang ? batchProblem(sample, fleet.servesPairs) : null;
+    return { sample, source, path, parts, bytes: bytesOf(parts), problem };
+  }
+
+  #servedOf({ baseModel }: Source, adapter: string | null): Served {
+    return { model: baseModel, adapter, inPairs: this.#parts.fleet.servesPairs };
   }
 
   /**
@@ -192,10 +197,11 @@ export class Sampling {
     const refusal = snapshot === null ? null : weights.whyOthers(worker, snapshot);
     if (refusal !== null) throw new Refused(refusal);
     if (adapter === null && path === job.path) return body;
+    const served = this.#servedOf(source, adapter?.name ?? null);
     // The kind of the worker was not known when the sample came, or after a restart.
-    const problem = path === generate.path ? batchProblem(sample) : null;
+    const problem = path === generate.path ? batchProblem(sample, served.inPairs) : null;
     if (problem !== null) throw new Refused(new RouterError('bad_request', problem));
-    const ask = (): Promise<Buffer> => joined(engineRequest(path, sample, source.baseModel, adapter?.name ?? null));
+    const ask = (): Promise<Buffer> => joined(engineRequest(path, sample, served));
     if (adapter === null) return ask();
     const legs = x.placement?.legs ?? worker.alone.legs;
     return Promise.all(legs.map((leg) => weights.load(leg.worker, adapter))).then(ask);

@@ -1,6 +1,9 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
-import { PROMPT, asked, startTinkerScene } from './scene.ts';
+import { startTestRouter, untilIdle } from '../harness/router.ts';
+import { startSims } from '../harness/swap-scene.ts';
+import { until } from '../harness/within.ts';
+import { PROMPT, TinkerClient, asked, startTinkerScene } from './scene.ts';
 
 for (const kind of ['vllm', 'sglang'] as const) {
   test(`${kind}: a client samples from the fleet: config, session, sampling session, asample, result`, async (t) => {
@@ -23,6 +26,21 @@ for (const kind of ['vllm', 'sglang'] as const) {
     deepEqual(again.sequences, sequences, 'the same seed gives the same samples');
   });
 }
+
+test('pairs of SGLang, which serve no n above 1, sample several times, with a seed and without', async (t) => {
+  const engines = await startSims(t, ['sglang', 'sglang']);
+  const [prefill, decode] = engines.map(({ url }) => url);
+  const pairs = { pdDisaggregation: true, prefill: [prefill], decode: [decode] };
+  const router = await startTestRouter(t, { tinker: true, disableHealthCheck: false, ...pairs });
+  await until('the router knows its engines', () => router.fleet.workers.every(({ models }) => models !== null));
+  const client = new TinkerClient(router.url);
+  const body = { base_model: 'sim', prompt: { chunks: [{ tokens: PROMPT }] }, num_samples: 4 };
+  for (const seed of [7, null]) {
+    const { sequences, error } = await client.sample({ ...body, sampling_params: { max_tokens: 2, seed } });
+    deepEqual([error, sequences?.length], [undefined, 4]);
+  }
+  await untilIdle(router);
+});
 
 test('current SDKs get protobuf', async (t) => {
   const { client } = await startTinkerScene(t, ['vllm']);

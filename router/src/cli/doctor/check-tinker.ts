@@ -25,7 +25,8 @@ export async function checkTinkerWorker({ facts, asker, post }: Checked, config:
   const path = samplePath({ engine: facts.kind }, config.tinkerVllmApi);
   const whyNot = async (more: Partial<Sample>): Promise<string | null> => {
     const sample = { ...plain, baseModel: facts.model ?? '', ...more };
-    const body = Buffer.concat(engineRequest(path, sample, sample.baseModel, null)).toString();
+    const served = { model: sample.baseModel, adapter: null, inPairs: false };
+    const body = Buffer.concat(engineRequest(path, sample, served)).toString();
     const reply = await post(path, body).catch((error: unknown) => (error as Error).message);
     if (typeof reply === 'string') return `${path} sent no response (${reply})`;
     if (reply.status !== 200) return `${path} answers ${reply.status} ${reply.text.slice(0, 200)}`;
