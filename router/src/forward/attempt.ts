@@ -96,14 +96,14 @@ export class Attempt implements UpstreamUser, Source {
       this.#timer = new AnswerTimer(answerTimeouts, this.#onSilence);
     }
     const isSmall = changed === null ? body.isComplete && body.bytes <= SMALL_BYTES : changed.length <= SMALL_BYTES;
-    const isLengthNew = changed !== null || (isSmall && x.head.isChunked);
+    const isLengthNew = changed !== null || (body.isComplete && x.head.isChunked);
     const head = upstreamHead(x, worker, isLengthNew ? (changed?.length ?? body.bytes) : -1);
     if (isSmall) {
       const pieces = changed === null ? body.pieces : [changed];
       writeMessage(this.#connection.socket, head, pieces, changed?.length ?? body.bytes);
       this.#timer?.requestSent();
     } else {
-      this.#request = new RequestOut(x.head.isChunked, body, this.#connection, {
+      this.#request = new RequestOut(x.head.isChunked && !isLengthNew, body, this.#connection, {
         stallMs: answerTimeouts.requestMs,
         onStalled: this.#onStalled,
         onSent: () => this.#timer?.requestSent(),

@@ -26,7 +26,7 @@ export class RequestOut implements BodySink {
   #rest: Buffer | null = null;
   #isCorked = false;
 
-  /** @param isChunked the client sent its body in chunks of a length that is not known */
+  /** @param isChunked the client sends its body in chunks, and its length is not known yet */
   constructor(isChunked: boolean, body: RequestBody, connection: UpstreamConnection, events: RequestOutEvents) {
     this.#isChunked = isChunked;
     this.#body = body;

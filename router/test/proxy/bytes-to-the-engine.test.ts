@@ -2,6 +2,7 @@ import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import { request } from '../harness/client.ts';
 import { answer } from '../harness/engine.ts';
+import { chunk } from '../harness/message.ts';
 import { startScene } from '../harness/router.ts';
 
 test('a JSON body reaches the engine byte for byte: unknown fields, integers above 2^53, odd spacing', async (t) => {
@@ -86,6 +87,23 @@ test('a chunked request body reaches the engine as the same payload', async (t) 
   equal(asked.connection.received.includes('ext'), false);
   asked.answer('{}');
   equal((await client.answer()).status, 200);
+});
+
+test('a chunked request body that was complete before its worker was chosen has a length, however large it is', async (t) => {
+  const { ask, client } = await startScene(t, { policy: 'cache_aware' });
+  const head =
+    'POST /generate HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n';
+  for (const bytes of [10, 20_000, 500_000, 2_000_000]) {
+    const body = `{"text":"${'a'.repeat(bytes)}"}`;
+    const asked = await ask(`${head}${chunk(body)}0\r\n\r\n`);
+    equal((await asked.payload()).toString(), body);
+    deepEqual(
+      ['content-length', 'transfer-encoding'].map((name) => asked.head.get(name)),
+      [String(body.length), undefined],
+    );
+    asked.answer('{}');
+    equal((await client.answer()).status, 200);
+  }
 });
 
 test('a body that comes in many packets is passed on as it comes', async (t) => {
