@@ -77,3 +77,19 @@ test('a client that fetches no results drops no result of another one, and has n
   futures.drop(own);
   deepEqual([futures.sizeOf('a'), futures.sizeOf('b'), futures.size], [2, 0, 2]);
 });
+
+test('what an earlier process has issued is gone, also where the clock was set back since', (t) => {
+  const { timers } = t.mock;
+  timers.enable({ apis: ['Date'], now: 2_000_000_000_000 });
+  const earlier = new Futures();
+  t.after(() => earlier.close());
+  const { id } = earlier.issue('');
+  timers.reset();
+  for (const now of [1_900_000_000_000, 2_100_000_000_000]) {
+    timers.enable({ apis: ['Date'], now });
+    const later = new Futures();
+    t.after(() => later.close());
+    equal(later.find(id, '', false), 410, String(now));
+    timers.reset();
+  }
+});

@@ -35,7 +35,7 @@ const MAX_UNFETCHED_BYTES = 268_435_456;
 const SWEEP_MS = 5_000;
 
 /**
- * Ids tell when they were issued: `turnout-EPOCH-NUMBER-SECRET`. An id of this process that is not here any more, or of an earlier
+ * Ids tell which process issued them, and when: `turnout-EPOCH-NUMBER-SECRET`. An id of this process that is not here any more, or of another
  * process, is gone (410); any other was never issued (404).
  */
 export class Futures {
@@ -95,9 +95,11 @@ export class Futures {
   find(id: string, tenant: string, seesAll: boolean): Future | 404 | 410 {
     const future = this.#all.get(id);
     if (future !== undefined) return seesAll || future.tenant === tenant ? future : 404;
-    const [, epoch = '', number = ''] = /^turnout-([\da-z]+)-([\da-z]+)-[\da-f]{18}$/.exec(id) ?? [];
-    const issuedAt = parseInt(epoch, 36);
-    return issuedAt < this.#epoch || (issuedAt === this.#epoch && parseInt(number, 36) < this.#issued) ? 410 : 404;
+    const [, epoch, number = ''] = /^turnout-([\da-z]+)-([\da-z]+)-[\da-f]{18}$/.exec(id) ?? [];
+    if (epoch === undefined) return 404;
+    // The epoch of an earlier process is larger if the clock was set back since.
+    const isOthers = parseInt(epoch, 36) !== this.#epoch;
+    return isOthers || parseInt(number, 36) < this.#issued ? 410 : 404;
   }
 
   settle(future: Future, result: SampleResult | Failed): void {
