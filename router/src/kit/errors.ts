@@ -158,8 +158,10 @@ export const errorTable = {
   },
   weights_not_loaded: {
     status: 500,
-    meaning: 'An engine did not load the weights of a Tinker sampling session.',
-    advice: "See the message, which has the engine's; check --tinker-weights and that the engine serves LoRA adapters.",
+    isRetryable: true,
+    meaning: 'An engine did not load the weights of a Tinker sampling session; it may not see them yet.',
+    advice:
+      "The router has tried it three times. See the message, which has the engine's; check --tinker-weights and that the engine serves LoRA adapters.",
   },
   weights_replaced: {
     status: 409,

@@ -20,7 +20,7 @@ import type { Weights } from './weights.ts';
 
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 5_000;
-/** An engine that answers 500 to a request does so again, mostly: further tries would only eject workers. */
+/** An engine that answers 500 to a request, or loads no adapter, does so again, mostly: further tries would only eject workers. */
 const MAX_ENGINE_ERRORS = 3;
 
 /** A sample in flight. */
@@ -37,8 +37,8 @@ interface Job {
 /** Why there is no result (yet). */
 interface Failure extends Failed {
   readonly isRetryable: boolean;
-  /** The engine's own status; 0: another reason. */
-  readonly engineStatus: number;
+  /** See `MAX_ENGINE_ERRORS`. */
+  readonly isEngineError: boolean;
   readonly isQueueFull: boolean;
 }
 
@@ -229,8 +229,8 @@ export class Sampling {
     for (let tries = 1; ; tries++) {
       if (this.#isClosed || job.future.result !== null) return;
       if (!('error' in outcome)) break;
-      const { isRetryable, engineStatus, error, category } = outcome;
-      if (engineStatus === 500) engineErrors++;
+      const { isRetryable, isEngineError, error, category } = outcome;
+      if (isEngineError) engineErrors++;
       if (!isRetryable || engineErrors >= MAX_ENGINE_ERRORS || performance.now() - startMs > options.retryMs) {
         this.counts.failed++;
         futures.settle(job.future, { error, category });
@@ -286,9 +286,9 @@ export class Sampling {
       const isLost = code === null && this.#parts.weights.isLost(source.adapter, status, text);
       const mayRetry = code === null ? isLost || status >= 500 || AGAIN.has(status) : isRetryable(code);
       const isUsers = status < 500 && !mayRetry;
-      const engineStatus = code === null ? status : 0;
+      const isEngineError = code === null ? status === 500 : code === 'weights_not_loaded';
       return {
-        ...failure(text, { isRetryable: mayRetry, isUsers, engineStatus }),
+        ...failure(text, { isRetryable: mayRetry, isUsers, isEngineError }),
         isQueueFull: code === 'too_many_requests',
       };
     }
@@ -338,9 +338,9 @@ const failure = (
   {
     isRetryable,
     isUsers = false,
-    engineStatus = 0,
-  }: { isRetryable: boolean; isUsers?: boolean; engineStatus?: number },
-): Failure => ({ error, category: isUsers ? 'user' : 'server', isRetryable, engineStatus, isQueueFull: false });
+    isEngineError = false,
+  }: { isRetryable: boolean; isUsers?: boolean; isEngineError?: boolean },
+): Failure => ({ error, category: isUsers ? 'user' : 'server', isRetryable, isEngineError, isQueueFull: false });
 
 /** What an error says, without the JSON around it. */
 function wordsIn(text: string): string {

@@ -5,6 +5,7 @@ import { saysFailed } from '../engines/weights.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { RouterError } from '../kit/errors.ts';
+import { objectIn } from '../kit/json-object.ts';
 import type { Logger } from '../observe/log.ts';
 import { Refused } from '../plugin.ts';
 import { Archives } from './archives.ts';
@@ -241,10 +242,11 @@ export class Weights {
       this.loaded++;
       return;
     }
-    const why =
-      reply.status === 404
-        ? `it has no ${path}: vLLM needs --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, SGLang needs --enable-lora`
-        : `${reply.status} ${reply.text.slice(0, 500)}`;
+    // What FastAPI says of a path that the engine does not have. vLLM's own 404 is for a directory that it does not see (0.16 to 0.33).
+    const hasNoPath = reply.status === 404 && objectIn(reply.text)?.['detail'] === 'Not Found';
+    const why = hasNoPath
+      ? `it has no ${path}: vLLM needs --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=True, SGLang needs --enable-lora`
+      : `${reply.status} ${reply.text.slice(0, 500)}`;
     throw this.#refused(name, worker, why, 'weights_not_loaded');
   }
 

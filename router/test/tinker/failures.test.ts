@@ -120,6 +120,39 @@ test('requests to an engine that always responds with 500 end', async (t) => {
   equal(engine.requests.length, 3);
 });
 
+/** An adapter, and how often an engine that answers its loads like this is asked for one by a sample. */
+async function sampleWithAdapter(t: TestContext, answerTo: (load: number) => string) {
+  const root = temporaryFolder(t);
+  mkdirSync(join(root, 'run/a'), { recursive: true });
+  writeFileSync(join(root, 'run/a/adapter_config.json'), '{}');
+  const { engine, client } = await startByteScene(t, { tinkerWeights: `${root}/{model_id}/{checkpoint}` });
+  let loads = 0;
+  engine.onRequest = ({ target, connection }) =>
+    connection.write(target.endsWith('load_lora_adapter') ? answerTo(++loads) : answer(200, done()));
+  const sample = await client.sample(asked(await client.samplingSession({ model_path: 'tinker://run/a' }), 0));
+  return { sample, loads };
+}
+
+const noAdapter = answer(404, '{"error":{"message":"No adapter found for /ckpt","type":"NotFoundError","code":404}}');
+
+test('an adapter that an engine does not see yet is loaded at the next try', async (t) => {
+  const { sample, loads } = await sampleWithAdapter(t, (load) => (load === 1 ? noAdapter : answer(200, 'Success')));
+  deepEqual([sample.error, sample.sequences?.length, loads], [undefined, 1, 2]);
+});
+
+for (const [what, response, words] of [
+  ['does not see', noAdapter, /: 404 .*No adapter found for \/ckpt/],
+  ['cannot read', answer(500, '{"error":{"message":"a bad file","code":500}}'), /: 500 .*a bad file/],
+  ['cannot load', answer(400, '{"success":false,"error_message":"a high rank"}'), /: 400 .*a high rank/],
+  ['has no path to load', answer(404, '{"detail":"Not Found"}'), /it has no \/v1\/load_lora_adapter: .*--enable-lora/],
+] as const) {
+  test(`an adapter that an engine ${what} is a server error after three tries, in the engine’s words`, async (t) => {
+    const { sample, loads } = await sampleWithAdapter(t, () => response);
+    deepEqual([sample.category, loads], ['server', 3]);
+    match(sample.error!, words);
+  });
+}
+
 test('an answer that is cut off, an engine that says 503: the client sees neither', async (t) => {
   const { engine, client, session } = await startByteScene(t);
   const sample = client.sample(asked(session, 0));
