@@ -165,8 +165,9 @@ export const errorTable = {
   },
   weights_replaced: {
     status: 409,
-    meaning: 'The full weights of a Tinker sampling session are no longer those of the fleet.',
-    advice: 'Create a sampling session for the weights that are loaded. LoRA adapters do not replace each other.',
+    meaning:
+      'The full weights of a Tinker sampling session are no longer those of the fleet; or its adapter was saved again under its name, and the engine has not loaded the earlier save.',
+    advice: 'Create a sampling session for the weights of now. Save each checkpoint under a name of its own.',
   },
   not_with_pairs: {
     status: 501,

@@ -1,8 +1,8 @@
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setImmediate as turn } from 'node:timers/promises';
 import { deepEqual, equal } from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { temporaryFolder } from '../../test/harness/temporary-folder.ts';
 import type { Fleet } from '../fleet/fleet.ts';
 import type { Worker } from '../fleet/worker.ts';
@@ -11,7 +11,15 @@ import type { Adapter } from './sessions.ts';
 import { Weights } from './weights.ts';
 
 const SWEEP_MS = 10_000;
-const adapterOf = (name: string): Adapter => ({ name, directory: `/ckpt/${name}`, archive: null });
+
+/** One that was saved a second after 1970 began. */
+function adapterOf(t: TestContext, checkpoint: string): Adapter {
+  const directory = temporaryFolder(t);
+  const config = join(directory, 'adapter_config.json');
+  writeFileSync(config, '{}');
+  utimesSync(config, 1, 1);
+  return { name: `${checkpoint}@${(1000).toString(36)}`, directory, archive: null };
+}
 
 /** An engine that loads adapters. Times pass at once: `unusedMs` says what is long ago. */
 function scene() {
@@ -47,28 +55,28 @@ function scene() {
 test('an adapter that was not used for long is unloaded, unless a sample is open, and loaded again when it is needed', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });
   const { weights, worker, has, inUse, setUnused } = scene();
-  const [old, busy] = [adapterOf('old'), adapterOf('busy')];
-  await Promise.all([old, busy].map((adapter) => weights.load(worker, adapter)));
-  inUse.add('busy');
+  const [old, busy] = [adapterOf(t, 'old'), adapterOf(t, 'busy')];
+  for (const adapter of [old, busy]) await weights.load(worker, adapter);
+  inUse.add(busy.name);
   t.mock.timers.tick(SWEEP_MS);
-  deepEqual([...has], ['old', 'busy']);
+  deepEqual([...has], [old.name, busy.name]);
   setUnused(-1);
   t.mock.timers.tick(SWEEP_MS);
-  deepEqual([...has], ['busy']);
+  deepEqual([...has], [busy.name]);
   setUnused(3_600_000);
   await weights.load(worker, old);
-  deepEqual([...has], ['busy', 'old']);
+  deepEqual([...has], [busy.name, old.name]);
   await weights.close();
 });
 
 test('an adapter whose session ends while samples wait is unloaded after them', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });
   const { weights, worker, has, inUse, setUnused } = scene();
-  const adapter = adapterOf('first');
+  const adapter = adapterOf(t, 'first');
   await weights.load(worker, adapter);
-  inUse.add('first');
+  inUse.add(adapter.name);
   weights.unused(adapter);
-  deepEqual([...has], ['first']);
+  deepEqual([...has], [adapter.name]);
   await weights.load(worker, adapter);
   inUse.clear();
   setUnused(-1);

@@ -1,4 +1,4 @@
-import { readFile, stat } from 'node:fs/promises';
+import { readFile, readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { adapterCalls } from '../engines/adapters.ts';
 import { saysFailed } from '../engines/weights.ts';
@@ -17,6 +17,10 @@ const LOAD_TIMEOUT_MS = 300_000;
 const SWEEP_MS = 10_000;
 
 const ARCHIVE = '.tar.gz';
+
+const CONFIG = 'adapter_config.json';
+/** What engines read of a checkpoint: writers differ in which of these files comes last. */
+const FILES_READ = /^(adapter_)?config\.json$|\.(safetensors|bin|pt)$/;
 
 const PATH = /^tinker:\/\/([\w.:@-]+)\/(?:sampler_weights\/)?([\w.:@-]+)$/;
 
@@ -59,8 +63,8 @@ interface Place {
   readonly directory: string;
   /** What the directory was unpacked from; null: it was there. */
   readonly archive: string | null;
-  /** Of the archive, else of the directory. */
-  readonly mtimeMs: number;
+  /** When the archive was last written; null: there is none. */
+  readonly mtimeMs: number | null;
 }
 
 /**
@@ -110,20 +114,20 @@ export class Weights {
     const place = this.#template.replaceAll('{model_id}', model).replaceAll('{checkpoint}', checkpoint);
     const found = await this.#at(place);
     if ('problem' in found) return { status: found.status, detail: `${modelPath}: ${found.problem}` };
-    const { directory, archive } = found;
-    const path = join(directory, 'adapter_config.json');
-    const config = await stat(path).catch(() => null);
-    const version = (mtimeMs: number): string => Math.round(mtimeMs).toString(36);
-    if (config === null) return this.#findFull(modelPath, directory, `${model}.${checkpoint}`, version(found.mtimeMs));
-    // A checkpoint that was saved again under its name is another adapter.
-    const name = `tinker/${model}/${checkpoint}@${version(archive === null ? config.mtimeMs : found.mtimeMs)}`;
-    return { adapter: { name, directory, archive }, snapshot: null, baseModel: await baseModelIn(path) };
+    const { directory, archive, mtimeMs } = found;
+    const saved = await savedIn(directory);
+    // A checkpoint that was saved again under its name is another one.
+    const version = mtimeMs === null ? saved.version : versionAt(mtimeMs);
+    if (!saved.isAdapter) return this.#findFull(modelPath, directory, `${model}.${checkpoint}`, version);
+    const name = `tinker/${model}/${checkpoint}@${version}`;
+    const baseModel = await baseModelIn(join(directory, CONFIG));
+    return { adapter: { name, directory, archive }, snapshot: null, baseModel };
   }
 
   /** The directory of a checkpoint, which is unpacked if there is only its archive. */
   async #at(place: string): Promise<Place | { readonly status: 400 | 404; readonly problem: string }> {
     const directory = await stat(place).catch(() => null);
-    if (directory?.isDirectory() === true) return { directory: place, archive: null, mtimeMs: directory.mtimeMs };
+    if (directory?.isDirectory() === true) return { directory: place, archive: null, mtimeMs: null };
     const archive = place.endsWith(ARCHIVE) ? place : place + ARCHIVE;
     try {
       const unpacked = await this.#archives.unpacked(archive);
@@ -228,17 +232,21 @@ export class Weights {
     return true;
   }
 
-  async #load(worker: Worker, { name, directory, archive }: Adapter): Promise<void> {
-    // Another sampling session that had it may have ended, and what was unpacked was removed.
-    if (archive != null && (await stat(directory).catch(() => null)) === null)
-      await this.#archives.unpacked(archive).catch((error: unknown) => {
-        throw this.#refused(name, worker, `${archive}: ${(error as Error).message}`, 'weights_not_loaded');
-      });
-    const { path, json } = adapterCalls(worker.engine).load(name, directory);
+  async #load(worker: Worker, adapter: Adapter): Promise<void> {
+    const { name, directory } = adapter;
+    await this.#verify(worker, adapter);
+    const calls = adapterCalls(worker.engine);
+    const { path, json } = calls.load(name, directory);
     const reply = await worker.post(path, json, LOAD_TIMEOUT_MS).catch((error: unknown) => {
       throw this.#refused(name, worker, (error as Error).message, 'upstream_reset');
     });
     if ((reply.status === 200 && !saysFailed(reply.text)) || /already (been )?loaded/i.test(reply.text)) {
+      // What was saved while the engine read is not what the adapter is named after.
+      await this.#verify(worker, adapter).catch(async (refused: unknown) => {
+        const unload = calls.unload(name);
+        await worker.post(unload.path, unload.json, LOAD_TIMEOUT_MS).catch(() => {});
+        throw refused;
+      });
       this.loaded++;
       return;
     }
@@ -250,10 +258,48 @@ export class Weights {
     throw this.#refused(name, worker, why, 'weights_not_loaded');
   }
 
-  #refused(name: string, worker: Worker, why: string, code: 'upstream_reset' | 'weights_not_loaded'): Refused {
+  /** Throws `Refused` if engines would find a later save than the one that the adapter is named after. */
+  async #verify(worker: Worker, { name, directory, archive }: Adapter): Promise<void> {
+    if (archive == null) {
+      const { isAdapter, version } = await savedIn(directory);
+      // What is removed can't be loaded, but an engine may have it.
+      if (!isAdapter || name.endsWith(`@${version}`)) return;
+    } else if ((await stat(directory).catch(() => null)) !== null) return;
+    else {
+      // Another sampling session that had it may have ended, and what was unpacked was removed.
+      const unpacked = await this.#archives.unpacked(archive).catch((error: unknown) => {
+        throw this.#refused(name, worker, `${archive}: ${(error as Error).message}`, 'weights_not_loaded');
+      });
+      if (unpacked === null || unpacked.directory === directory) return;
+    }
+    throw this.#refused(name, worker, `${archive ?? directory} ${SAVED_AGAIN}`, 'weights_replaced');
+  }
+
+  #refused(
+    name: string,
+    worker: Worker,
+    why: string,
+    code: 'upstream_reset' | 'weights_not_loaded' | 'weights_replaced',
+  ): Refused {
     this.#log.warn({ adapter: name, worker: worker.url, error: why }, 'a LoRA adapter was not loaded');
     return new Refused(new RouterError(code, `The engine did not load the adapter ${name}: ${why}`));
   }
+}
+
+const SAVED_AGAIN =
+  'was saved again since the sampling session was created. Create a sampling session for what is there now, and save each checkpoint under a name of its own.';
+
+const versionAt = (mtimeMs: number): string => Math.round(mtimeMs).toString(36);
+
+/** What is in the directory of a checkpoint, and which save of it. */
+async function savedIn(directory: string): Promise<{ readonly isAdapter: boolean; readonly version: string }> {
+  const names = await readdir(directory).catch((): string[] => []);
+  const read = names.filter((name) => FILES_READ.test(name));
+  const files = await Promise.all(read.map((name) => stat(join(directory, name)).catch(() => null)));
+  return {
+    isAdapter: names.includes(CONFIG),
+    version: versionAt(Math.max(0, ...files.map((file) => file?.mtimeMs ?? 0))),
+  };
 }
 
 async function baseModelIn(path: string): Promise<string> {

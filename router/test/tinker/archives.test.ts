@@ -1,5 +1,5 @@
 import { deepEqual, equal, match } from 'node:assert/strict';
-import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { writeArchive } from '../harness/archive.ts';
@@ -65,6 +65,21 @@ test('a restarted router samples from what was unpacked before', async (t) => {
   equal((await second.client.sample(asked(session, 1))).sequences.length, 1);
   deepEqual(unpacked(), before);
   equal(second.log.of('an archive of weights was unpacked').length, 0);
+});
+
+test('an archive that was saved again is not what the sampling sessions of before sample from', async (t) => {
+  const { folder, option, save, unpacked } = archives(t);
+  save('live');
+  const { client, engines } = await startTinkerScene(t, ['vllm', 'vllm'], { ...option, policy: 'round_robin' });
+  const before = await client.samplingSession({ model_path: `${weights}/live` });
+  await client.sample(asked(before, 0));
+  save('live', { 'adapter_config.json': '{"r":2}' });
+  utimesSync(join(folder, 'live.tar.gz'), 1, 1);
+  for (const name of unpacked()) rmSync(join(folder, name), { recursive: true });
+  const { category, error } = await client.sample(asked(before, 1));
+  equal(category, 'user');
+  match(error!, /live\.tar\.gz was saved again since the sampling session was created/);
+  equal(engines[1]!.core.modelNames.size, 1);
 });
 
 test('a bad archive is an error of the sampling session, in words', async (t) => {

@@ -3,6 +3,7 @@ import { mkdirSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
+import { answer, startEngine } from '../harness/engine.ts';
 import { startTestRouter } from '../harness/router.ts';
 import { startSims } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
@@ -65,6 +66,60 @@ test('a checkpoint that is saved again under its name is another adapter', async
   utimesSync(join(root, 'model_1/live/adapter_config.json'), 1, 1);
   await client.sample(asked(await client.samplingSession({ model_path: 'tinker://model_1/live' }), 0));
   equal(engines[0]!.core.modelNames.size, 3);
+});
+
+for (const saved of ['adapter_config.json', 'adapter_model.safetensors']) {
+  test(`an engine that loads after a save (of ${saved} first) has no samples for the sampling session of before`, async (t) => {
+    const { option, save, root } = checkpoints(t);
+    const live = 'tinker://model_1/live';
+    save('live', 'adapter_model.safetensors');
+    save('live');
+    const { client, engines } = await startTinkerScene(t, ['vllm', 'sglang'], { ...option, policy: 'round_robin' });
+    const before = await client.samplingSession({ model_path: live });
+    await client.sample(asked(before, 0));
+    utimesSync(join(root, 'model_1/live', saved), 2_000_000_000, 2_000_000_000);
+    const later = await Promise.all([1, 2].map((seq) => client.sample(asked(before, seq))));
+    // The engine that has loaded it goes on.
+    deepEqual(new Set(later.map(({ category }) => category)), new Set([undefined, 'user']));
+    const { error } = later.find(({ category }) => category !== undefined)!;
+    match(error!, /model_1\/live was saved again since the sampling session was created\. Create a sampling session/);
+    const adapters = engines.map(({ core }) => core.modelNames.size - 1);
+    deepEqual(adapters, [1, 0]);
+    const after = await client.samplingSession({ model_path: live });
+    for (const seq of [0, 1]) equal((await client.sample(asked(after, seq))).sequences.length, 1);
+  });
+}
+
+test('what is saved while an engine loads it is unloaded, and not sampled from', async (t) => {
+  const { option, save, root } = checkpoints(t);
+  save('live');
+  const engine = await startEngine(t);
+  const paths: string[] = [];
+  engine.onRequest = ({ target, connection }) => {
+    paths.push(target);
+    if (paths.length === 1) utimesSync(join(root, 'model_1/live/adapter_config.json'), 1, 1);
+    connection.write(answer(200, 'Success'));
+  };
+  const router = await startTestRouter(t, { tinker: true, ...option, workerUrls: [engine.url] });
+  const client = new TinkerClient(router.url);
+  const session = await client.samplingSession({ model_path: 'tinker://model_1/live' });
+  const { category, error } = await client.sample(asked(session, 0));
+  equal(category, 'user');
+  match(error!, /was saved again/);
+  deepEqual(paths, ['/v1/load_lora_adapter', '/v1/unload_lora_adapter']);
+});
+
+test('full weights that are saved again in place are another snapshot', async (t) => {
+  const { option, save, root } = checkpoints(t);
+  save('full', 'model.safetensors');
+  const swaps = { ...option, swapSnapshots: '/snapshots/{identity}' };
+  const { client } = await startTinkerScene(t, ['sglang'], swaps);
+  const before = await client.samplingSession({ model_path: 'tinker://model_1/full' });
+  await client.sample(asked(before, 0));
+  utimesSync(join(root, 'model_1/full/model.safetensors'), 1, 1);
+  const after = await client.samplingSession({ model_path: 'tinker://model_1/full' });
+  equal((await client.sample(asked(after, 0))).sequences.length, 1);
+  equal((await client.sample(asked(before, 1))).category, 'user');
 });
 
 test('with pairs an adapter is loaded on both engines', async (t) => {
