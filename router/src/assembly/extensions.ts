@@ -34,6 +34,8 @@ export async function startExtensions(parts: Choice, plugins: readonly Plugin[])
   const recorder = await startRecorder(config, labels, log, swaps?.engines ?? null);
   closers.add(() => recorder?.close());
   const fullWeights = swaps && {
+    areOfAll: () =>
+      swaps.engines.sets.size === 1 && fleet.workers.every((worker) => swaps.engines.find(worker) !== undefined),
     swapTo(identity: string, path: string) {
       const { set, transition } = swaps.deployments.all[0]!;
       set.signal({ identity, path, transition, reset: 'all', mover: 'router' });

@@ -32,6 +32,8 @@ export interface NoWeights {
 
 /** Replaces the weights of all engines (`--swap-snapshots`). */
 export interface FullWeights {
+  /** All workers share their weights: those of Tinker name no deployment, and their base model is not known. */
+  areOfAll(): boolean;
   /** Starts a weight swap to the weights in this directory; nothing happens if engines have them. */
   swapTo(snapshot: string, directory: string): void;
   /** The snapshot that the worker's engine has; null: not known. */
@@ -139,10 +141,14 @@ export class Weights {
   }
 
   #findFull(modelPath: string, directory: string, name: string, version: string): Found | NoWeights {
-    if (this.#full === null) {
+    if (this.#full?.areOfAll() !== true) {
+      const how =
+        this.#full === null
+          ? 'Start the server with --swap-snapshots to load them.'
+          : 'The workers are of several deployments, or some of none: swap the weights of one (POST /swap), and sample from its base_model.';
       return {
         status: 400,
-        detail: `${modelPath}: ${directory} has no adapter_config.json, so these are full weights. Start the server with --swap-snapshots to load them.`,
+        detail: `${modelPath}: ${directory} has no ${CONFIG}, so these are full weights. ${how}`,
       };
     }
     const snapshot = `${name.replaceAll(/[^\w.-]/g, '_')}-${version}`;

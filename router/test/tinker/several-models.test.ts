@@ -2,8 +2,11 @@ import { deepEqual, equal, match } from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { startSimEngine } from '../../../simulator/src/engine.ts';
+import { startTestRouter } from '../harness/router.ts';
+import type { SwapStatus } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
-import { type TinkerScene, asked, startTinkerScene } from './scene.ts';
+import { TinkerClient, type TinkerScene, asked, startTinkerScene } from './scene.ts';
 import { startTrainerStub } from './trainer-stub.ts';
 
 const models = ['alpha', 'beta'];
@@ -80,3 +83,42 @@ test('of several models the trainer names the base model of an adapter whose con
     [0, 4],
   );
 });
+
+for (const [what, sets, isTaken] of [
+  ['of several deployments', [['alpha'], ['beta']], false],
+  ['of one deployment and of none', [['alpha']], false],
+  ['of one deployment', [['alpha', 'beta']], true],
+] as const) {
+  test(`full weights are ${isTaken ? '' : 'not '}taken where the workers are ${what}`, async (t) => {
+    const folder = temporaryFolder(t);
+    mkdirSync(join(folder, 'run/full'), { recursive: true });
+    writeFileSync(join(folder, 'run/full/model.safetensors'), '');
+    const engines = await Promise.all(
+      models.map((model) => startSimEngine({ kind: 'sglang', timeScale: 0, model, modelPath: model })),
+    );
+    for (const engine of engines) t.after(() => engine.close());
+    const urlOf = (model: string): string => engines[models.indexOf(model)]!.url;
+    const router = await startTestRouter(t, {
+      tinker: true,
+      tinkerWeights: `${folder}/{model_id}/{checkpoint}`,
+      workerUrls: models.map(urlOf),
+      deployments: sets.map((workers, i) => ({
+        deployment: `accounts/acct/deployments/${i}`,
+        transition: 'async',
+        snapshots: '/snapshots/{identity}',
+        'base-identity': 'base',
+        workers: workers.map(urlOf),
+      })),
+    });
+    const client = new TinkerClient(router.url);
+    const { session_id } = await client.get('/create_session', {});
+    const asks = { session_id, sampling_session_seq_id: 0, model_path: 'tinker://run/full' };
+    const { status, json } = await client.call('/create_sampling_session', asks);
+    if (!isTaken) match(String(json['detail']), /full weights.*several deployments.*POST \/swap/);
+    const { deployments } = (await (await fetch(`${router.url}/swap`)).json()) as { deployments: SwapStatus[] };
+    deepEqual(
+      [status, ...deployments.map(({ swaps }) => swaps.length)],
+      isTaken ? [200, 1] : [400, ...sets.map(() => 0)],
+    );
+  });
+}
