@@ -47,7 +47,10 @@ export class EngineTable implements WeightSource {
       const key = keyOf(workers);
       if (this.sets.has(key)) continue;
       const has = workers === 'all' ? () => true : hasOneOf(workers);
-      this.sets.set(key, new WorkerSet({ snapshots, baseIdentity, has }, new Ledger(map, key), this));
+      const ledger = new Ledger(map, key);
+      const set = new WorkerSet({ snapshots, baseIdentity, has }, ledger, this);
+      set.builds.keepIn(ledger);
+      this.sets.set(key, set);
     }
     this.noteWork();
     fleet.onEvent((event, worker) => {
@@ -171,7 +174,7 @@ export class EngineTable implements WeightSource {
   async close(): Promise<void> {
     this.isClosed = true;
     this.lifecycle.close();
-    for (const { builds } of this.sets.values()) builds.drop();
+    for (const { builds } of this.sets.values()) builds.stop();
     for (const { swap } of this.#engines.values()) swap?.stop();
     await this.parts.state.flush();
     this.parts.owner.release();

@@ -252,6 +252,16 @@ export class Ledger {
     else if (this.#state.get(name) !== undefined) this.#state.delete(name);
   }
 
+  /** The snapshot that is being made from a delta, or could not be made; null: there is none. */
+  get building(): string | null {
+    return this.#state.get(`${this.#key}|building`) ?? null;
+  }
+
+  saveBuilding(identity: string | null): void {
+    if (identity !== null) this.#state.set(`${this.#key}|building`, identity);
+    else if (this.building !== null) this.#state.delete(`${this.#key}|building`);
+  }
+
   latest(count: number): LedgerEntry[] {
     return this.#entries.slice(-count).toReversed();
   }

@@ -337,11 +337,11 @@ slow*) while [ ! -e "$0.go" ]; do sleep 0.05; done;;
 esac
 `;
 
-async function startWithHook(t: TestContext) {
+async function startWithHook(t: TestContext, options: RouterOptions = {}) {
   const program = join(temporaryFolder(t), 'rebuild.sh');
   writeFileSync(program, HOOK);
   chmodSync(program, 0o755);
-  const scene = await start(t, { swapDeltaHook: [program] });
+  const scene = await start(t, { swapDeltaHook: [program], ...options });
   const delta = (identity: string, previous: string) => ({
     identity,
     incremental_snapshot_metadata: {
@@ -433,6 +433,36 @@ test('a delta that is being made ends with the router', async (t) => {
   await until('the command runs', () => log().startsWith('busy'));
   await router.close();
   await until('it has ended', () => log().includes('busy has ended'));
+});
+
+test('a delta that is being made when the router ends is an error at the next one, until it is signalled again', async (t) => {
+  const dataDir = temporaryFolder(t);
+  const { client, delta, log, router, engines, program } = await startWithHook(t, { dataDir });
+  await client.signal({ identity: 'v1' });
+  await client.untilReady('v1');
+  const startNext = async (): Promise<[typeof router, HotLoader]> => {
+    const next = await startTestRouter(t, {
+      workerUrls: engines.map(({ url }) => url),
+      swapSnapshots: '/snapshots/{identity}',
+      swapDeltaHook: [program],
+      dataDir,
+    });
+    return [next, new HotLoader(next.url)];
+  };
+  await client.signal(delta('slow', 'v1'));
+  await until('the command runs', () => log().startsWith('slow'));
+  await router.close();
+  const [second, later] = await startNext();
+  await later.untilFailed('slow');
+  await until('the engines serve', async () => (await later.replicas()).every(({ readiness }) => readiness));
+  writeFileSync(`${program}.go`, '');
+  equal((await later.signal(delta('slow', 'v1'))).status, 200);
+  await later.untilReady('slow');
+  equal(log(), 'slow v1 /snapshots/slow arc_v2 \n'.repeat(2));
+  await second.close();
+  const [, last] = await startNext();
+  await last.untilReady('slow');
+  equal((await last.replicas())[0]!.loading_state.stage, 'done');
 });
 
 test('what a superseded command has started ends with it', async (t) => {

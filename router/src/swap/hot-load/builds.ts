@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Logger } from '../../observe/log.ts';
+import type { Ledger } from '../ledger.ts';
 import type { Delta } from './read-signal.ts';
 
 /** A complete snapshot that is made from a delta. */
@@ -15,6 +16,18 @@ export class Builds {
   #build: (Build & { readonly control: AbortController }) | null = null;
   /** Settles when the last build has ended, also one that was aborted. */
   #end: Promise<string | null> | null = null;
+  #ledger: Ledger | null = null;
+
+  /**
+   * The next router knows what this one has not made. It does not begin again, because the command of a killed router may still be writing: the
+   * snapshot has an error there, so clients do not wait for it, and signal it again if they want it.
+   */
+  keepIn(ledger: Ledger): void {
+    this.#ledger = ledger;
+    const identity = ledger.building;
+    if (identity === null) return;
+    this.#build = { identity, error: 'the router before this one did not make it', control: new AbortController() };
+  }
 
   /** The build since the last signal; null: there was none, or its snapshot was signalled. */
   get last(): Build | null {
@@ -32,6 +45,7 @@ export class Builds {
     const control = new AbortController();
     const build = { identity, error: null, control };
     this.#build = build;
+    this.#ledger?.saveBuilding(identity);
     const run = (): Promise<string | null> => make(control.signal);
     const made = this.#end?.then(() => (control.signal.aborted ? null : run())) ?? run();
     this.#end = made;
@@ -48,6 +62,12 @@ export class Builds {
 
   /** The snapshot is not wanted any more. */
   drop(): void {
+    this.stop();
+    this.#ledger?.saveBuilding(null);
+  }
+
+  /** The router ends. */
+  stop(): void {
     this.#build?.control.abort();
     this.#build = null;
   }

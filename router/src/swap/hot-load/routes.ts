@@ -85,7 +85,7 @@ export class HotLoadRoutes {
   }
 
   /** Stock engines load complete snapshots only: the operator's command makes one, then it is signalled. */
-  #build(c: Context, deployment: Deployment, wanted: HotLoadSignal): Response {
+  async #build(c: Context, deployment: Deployment, wanted: HotLoadSignal): Promise<Response> {
     const { deltaHook, log } = this.#parts;
     const { identity, delta } = wanted;
     if (deltaHook.length === 0) {
@@ -117,6 +117,7 @@ export class HotLoadRoutes {
       (signal) => runDeltaHook(deltaHook, order, signal, log),
       () => this.#swap(deployment, wanted),
     );
+    await set.flush();
     return c.json({ identity });
   }
 
@@ -137,7 +138,7 @@ function isSignalled({ set: { running, waiting } }: Deployment, identity: string
  * `wait_for_hotload`): the first is the least ready one.
  *
  * @param workers least ready first
- * @param build a snapshot that is made from a delta, or could not be made; null: none since the last swap
+ * @param build a snapshot that is made from a delta, or could not be made; null: none since the last signal
  */
 function statusBody(workers: readonly WorkerStatus[], build: Build | null): object {
   const engines = new Map(workers.toReversed().map((status) => [status.worker.engineUrl, status]));
