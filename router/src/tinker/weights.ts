@@ -19,8 +19,8 @@ const SWEEP_MS = 10_000;
 const ARCHIVE = '.tar.gz';
 
 const CONFIG = 'adapter_config.json';
-/** What engines read of a checkpoint: writers differ in which of these files comes last. */
-const FILES_READ = /^(adapter_)?config\.json$|\.(safetensors|bin|pt)$/;
+/** What engines read of a checkpoint, not what a trainer goes on from (`optimizer.pt`). Writers differ in which of these files comes last. */
+const FILES_READ = /^(adapter_)?config\.json$|\.safetensors$|^(adapter|pytorch)_model.*\.(bin|pt)$/;
 
 const PATH = /^tinker:\/\/([\w.:@-]+)\/(?:sampler_weights\/)?([\w.:@-]+)$/;
 
