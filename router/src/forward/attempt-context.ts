@@ -38,8 +38,8 @@ export interface AttemptRules {
 export interface PairRules {
   /** Whether the response of a decode engine may begin. Until then it is kept, and other workers can be tried. */
   mayBegin(attempt: Attempt): boolean;
-  /** True: these bytes, which a stream with a good status begins with, say that it failed. */
-  isFailure(bytes: Buffer, start: number, end: number): boolean;
+  /** The status of the error that a stream with a good status begins with; 0: there is none; `INCOMPLETE`: a part of it has come. */
+  errorStatus(head: ResponseHead, bytes: Buffer, start: number, end: number): number;
 }
 
 /** A stage between an attempt and its retry. */

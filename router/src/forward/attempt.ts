@@ -20,7 +20,7 @@ const SMALL_BYTES = 16_384;
 /** 1xx responses before the final one; more is a flood (some engines and proxies send 102 while they work). */
 const MAX_INTERIM = 10_000;
 /** Of a response that may not begin yet so much is read, because only reading shows that its connection broke. */
-const MAX_EARLY_BYTES = 16_384;
+export const MAX_EARLY_BYTES = 16_384;
 
 /** Why an attempt does not begin whose worker was removed by force. */
 export const REMOVED = 'the worker was removed';
@@ -189,8 +189,9 @@ export class Attempt implements UpstreamUser, Source {
         this.#partial = null;
         const pair = this.#rules?.pair;
         if (pair !== undefined && head.status < 400) {
-          if (head.isEventStream && pair.isFailure(all, next, end)) head.status = 500;
-          else if (!this.#mayBegin(pair, head, end - next)) {
+          const status = head.isEventStream ? pair.errorStatus(head, all, next, end) : 0;
+          if (status > 0) head.status = status;
+          else if (!this.#mayBegin(pair, head, status === INCOMPLETE ? 0 : end - next)) {
             this.#partial = Buffer.from(all.subarray(start, end));
             return end - next < MAX_EARLY_BYTES;
           }

@@ -1,7 +1,7 @@
 import { deepEqual, equal, match, notEqual } from 'node:assert/strict';
 import { test } from 'node:test';
 import { connectClient, send } from '../harness/client.ts';
-import { deadUrl } from '../harness/engine.ts';
+import { STREAM_HEAD, deadUrl } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { chunk } from '../harness/message.ts';
 import { beginsStream, blamed } from '../harness/pair-failures.ts';
@@ -55,6 +55,49 @@ for (const role of ['prefill', 'decode'] as const) {
     deepEqual([got.status, got.text], [400, '{"bad": 12345678901234567890}']);
     match(got.get('x-engine')!, new RegExp(role));
     await until('the twin is broken off', () => twin.seen[before]?.request.connection.hasEnded === true);
+    await untilIdle(router);
+  });
+}
+
+// As SGLang 0.5.23 answers a prompt that is longer than the context.
+const tooLong =
+  'data: {"error":{"message":"too long","type":"invalid_request_error","code":400,"retryable":false}}\n\n';
+
+test('a stream that begins with an error of the client is the answer, untouched; it is not retried, and no engine is blamed', async (t) => {
+  const { world, router } = await startPairs(t, [2, 2], { cbFailureThreshold: 1 });
+  const halves = [...world.prefill, ...world.decode];
+  for (const half of halves) {
+    half.instead = ({ request }) => {
+      request.connection.write(`${STREAM_HEAD}${chunk(tooLong)}${chunk('data: [DONE]\n\n')}0\r\n\r\n`);
+      return 'nothing';
+    };
+  }
+  const got = await send(t, router.url, ask(true));
+  deepEqual([got.status, got.text], [200, `${tooLong}data: [DONE]\n\n`]);
+  equal(world.prefill.filter(({ seen }) => seen.length > 0).length, 1);
+  await untilIdle(router);
+  deepEqual(await blamed(t, router), []);
+  for (const worker of router.fleet.workers) deepEqual(worker.reasonNames(), []);
+});
+
+for (const code of [422, 503]) {
+  test(`a stream that begins with an error ${code}, which comes in two parts`, async (t) => {
+    const { world, router } = await startPairs(t, [1, 1]);
+    const decode = world.decode[0]!;
+    const worker = router.fleet.get(decode.engine.url)!;
+    const event = `data: {"error": {"message": "${'x'.repeat(3_000)}", "code": ${code}}}\n\n`;
+    decode.instead = ({ request }) => {
+      if (decode.seen.length > 1) return null;
+      request.connection.write(STREAM_HEAD + chunk(event).slice(0, 2_000));
+      void until('the router has read a part', () => worker.lastReadMs > 0).then(() =>
+        request.connection.write(`${chunk(event).slice(2_000)}0\r\n\r\n`),
+      );
+      return 'nothing';
+    };
+    const got = await send(t, router.url, ask(true));
+    if (code === 503) match(got.text, /decode0/);
+    else equal(got.text, event);
+    deepEqual(await blamed(t, router), code === 503 ? [`${decode.engine.url} 1`] : []);
     await untilIdle(router);
   });
 }

@@ -133,7 +133,7 @@ test('an error is never held back for the sake of log probabilities', async (t) 
 test('an error event is not held back either: the prefill engine may wait for a partner that has failed', async (t) => {
   const { world, router } = await startPairs(t, [1, 1]);
   world.prefill[0]!.instead = () => 'nothing';
-  const event = 'data: {"error":{"message":"no memory","code":400}}\n\n';
+  const event = 'data: {"error":{"message":"no memory","code":503}}\n\n';
   world.decode[0]!.instead = ({ request }) => {
     request.connection.write(`${STREAM_HEAD}${chunk(event)}0\r\n\r\n`);
     return 'nothing';
@@ -158,7 +158,7 @@ test('the response of the prefill engine changes nothing of an error that the cl
   const worker = router.fleet.get(world.prefill[0]!.engine.url)!;
   await settled('what the router has read of it', () => worker.lastReadMs);
   prefill!.write('0\r\n\r\n');
-  const event = 'data: {"error":{"message":"no memory","code":400}}\n\n';
+  const event = 'data: {"error":{"message":"no memory","code":503}}\n\n';
   decode!.write(STREAM_HEAD + chunk(event));
   await client.read(chunk(event));
   for (const half of engines) half.instead = () => null;

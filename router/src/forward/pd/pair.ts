@@ -1,12 +1,16 @@
 import type { Exchange, Started } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import { errorOf } from '../../engines/dialects/generate.ts';
+import { LF } from '../../kit/bytes.ts';
 import { copyInTurns } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
+import { Json } from '../../kit/json-members.ts';
 import { BufferSink } from '../../wire/buffer-sink.ts';
+import { INCOMPLETE } from '../../wire/fields.ts';
 import type { ResponseHead } from '../../wire/response-head.ts';
 import type { Sink } from '../../wire/sink.ts';
 import type { AttemptContext, AttemptRules, Leading, PairNotes, PairRules } from '../attempt-context.ts';
-import { Attempt, REMOVED } from '../attempt.ts';
+import { Attempt, MAX_EARLY_BYTES, REMOVED } from '../attempt.ts';
 import { unread } from '../errors.ts';
 import { MAX_HELD_BYTES } from '../../phases/event-line.ts';
 import type { Plugin } from '../../plugin.ts';
@@ -129,8 +133,8 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
     return attempt === this.#prefill || this.#plan!.read === null || this.#isPrefilled;
   }
 
-  isFailure(bytes: Buffer, start: number, end: number): boolean {
-    return beginsWithError(bytes, start, end);
+  errorStatus({ isChunked }: ResponseHead, bytes: Buffer, start: number, end: number): number {
+    return statusOfError(bytes, start, end, isChunked);
   }
 
   isAside(attempt: Attempt): boolean {
@@ -252,13 +256,21 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
 }
 
 /** A chunk line may come before the event. */
-const ERROR_EVENT = /^(?:[\da-f]+[^\r\n]*\r\n)?data: ?\{\s*"error"\s*:/i;
+const ERROR_EVENT = /^(?:[\da-f]+[^\r\n]*\r\n)?data: ?(?=\{\s*"error"\s*:)/i;
 const LOOKED_BYTES = 80;
 
 /**
- * Whether a stream begins with an error event. vLLM 0.32 and SGLang 0.5.23 send status 200 before the work and report a later failure
- * with an event: for example that the KV cache can't be fetched because the prefill engine died.
+ * The status of the error event that a stream begins with. vLLM 0.32 and SGLang 0.5.23 send status 200 before the work, and the status of a
+ * refusal or a failure with an event: the prompt is too long, or the KV cache can't be fetched because the prefill engine died.
  */
-function beginsWithError(bytes: Buffer, start: number, end: number): boolean {
-  return ERROR_EVENT.test(bytes.toString('latin1', start, Math.min(end, start + LOOKED_BYTES)));
+function statusOfError(bytes: Buffer, start: number, end: number, isChunked: boolean): number {
+  const before = ERROR_EVENT.exec(bytes.toString('latin1', start, Math.min(end, start + LOOKED_BYTES)));
+  if (before === null) return 0;
+  const from = start + before[0].length;
+  const event = Json.object(bytes, from, end);
+  // A chunk ends with a line end, so more is to come.
+  const isPart = event === null && isChunked && !bytes.subarray(from, end).includes(LF);
+  if (isPart && end - start < MAX_EARLY_BYTES) return INCOMPLETE;
+  const status = event === null ? null : errorOf(event);
+  return status !== null && status >= 400 && status < 600 ? status : 500;
 }
