@@ -24,6 +24,7 @@ const questions: readonly ((ask: Ask, body: Buffer) => unknown)[] = [
   (ask, body) => ask('packedLists', body, false),
   (ask, body) => ask('packedLists', Buffer.concat([Buffer.from('data: '), body, Buffer.from('\n\n')]), true),
   (ask, body) => ask('readPrefill', body),
+  (ask, body) => ask('abortedStream', '/v1/messages', body),
   // With what an answer like it has.
   (ask, body) => ask('withLists', body, packedLists(Buffer.from(body), false)),
   (ask, body) => ask('withKnown', body, readPrefill(Buffer.from(body)).known ?? nothing),

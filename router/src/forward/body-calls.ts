@@ -1,5 +1,6 @@
 import { type BodyFacts, type BodyQuestion, BodyScan } from '../classify/body-scan.ts';
 import { readPreviousResponse } from '../classify/previous-response.ts';
+import { abortedStream } from '../engines/dialects/pairs.ts';
 import { withModel, withNamespace, withRank } from '../engines/dialects/request-fields.ts';
 import { type ErrorCode, RouterError } from '../kit/errors.ts';
 import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
@@ -8,7 +9,7 @@ import { type BootstrapServer, type PairBody, addBootstrap } from './pd/bootstra
 import { isForOne } from './pd/for-one.ts';
 import { eventWithLists, packedLists, withLists } from './pd/logprobs.ts';
 import { eventWithKnown, readPrefill, withKnown } from './pd/vllm-answers.ts';
-import { decodeBody, prefillBody } from './pd/vllm-bodies.ts';
+import { asksForStream, decodeBody, prefillBody } from './pd/vllm-bodies.ts';
 
 /** A RouterError in a form that can be sent between threads. */
 export interface Refusal {
@@ -33,9 +34,14 @@ export const bodyCalls = {
   },
 
   /** The body is in the answer, because the decode engine's body is made of it later. */
-  prefill: (path: string, body: Buffer, params: string): { prefill: Buffer | null; body: Buffer } => ({
+  prefill: (
+    path: string,
+    body: Buffer,
+    params: string,
+  ): { prefill: Buffer | null; body: Buffer; isStream: boolean } => ({
     prefill: prefillBody(path, body, params),
     body,
+    isStream: asksForStream(body),
   }),
 
   decode: decodeBody,
@@ -44,9 +50,10 @@ export const bodyCalls = {
     path: string,
     body: Buffer,
     params: { readonly prefill: string; readonly decode: string },
-  ): { prefill: Buffer | null; decode: Buffer | null } => ({
+  ): { prefill: Buffer | null; decode: Buffer | null; isStream: boolean } => ({
     prefill: prefillBody(path, body, params.prefill),
     decode: decodeBody(path, body, params.decode),
+    isStream: asksForStream(body),
   }),
 
   // Of answers.
@@ -54,6 +61,7 @@ export const bodyCalls = {
   withLists,
   eventWithLists,
   readPrefill,
+  abortedStream,
   withKnown,
   eventWithKnown,
 } as const;

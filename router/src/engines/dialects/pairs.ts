@@ -1,5 +1,5 @@
-import type { MemberPlace } from '../../kit/json-edit.ts';
-import type { Json } from '../../kit/json-members.ts';
+import { JsonEdit, type MemberPlace } from '../../kit/json-edit.ts';
+import { Json } from '../../kit/json-members.ts';
 import { CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH } from './calls.ts';
 import { completions } from './completions.ts';
 import { generate } from './generate.ts';
@@ -49,3 +49,39 @@ export function promptPlaces(answer: Json): {
     details: answer.get('usage')?.place('prompt_tokens_details') ?? null,
   };
 }
+
+/**
+ * Whether a prefill engine of vLLM 0.32.0 says that its request was aborted. `/v1/messages` and `/v1/responses` have no word for that: no token
+ * was sampled, and only an abort prevents the first one.
+ */
+export const isAborted = (answer: Json): boolean =>
+  answer.get('choices')?.first()?.get('finish_reason')?.text() === 'abort' ||
+  answer.get('usage')?.get('output_tokens')?.number() === 0;
+
+/** The whole response to an aborted request, as the stream that the client asked for. */
+export function abortedStream(path: string, body: Buffer): Buffer {
+  const answer = Json.object(body);
+  const edit = new JsonEdit(body);
+  const object = answer?.place('object') ?? null;
+  const message = answer?.get('choices')?.first()?.place('message') ?? null;
+  if (object !== null && message !== null) {
+    edit.replace(object.valueStart, object.to, '"chat.completion.chunk"');
+    edit.replace(message.from, message.valueStart, '"delta":');
+  }
+  const whole = edit.result().toString('latin1');
+  const usage = answer?.get('usage')?.raw().toString('latin1') ?? '{}';
+  let events = `data: ${whole}\n\ndata: [DONE]\n\n`;
+  if (path === MESSAGES_PATH) {
+    events =
+      typed('message_start', `,"message":${whole}`) +
+      typed('message_delta', `,"delta":{"stop_reason":null,"stop_sequence":null},"usage":${usage}`) +
+      typed('message_stop');
+  } else if (path === RESPONSES_PATH) {
+    events =
+      typed('response.created', `,"sequence_number":0,"response":${whole}`) +
+      typed('response.completed', `,"sequence_number":1,"response":${whole}`);
+  }
+  return Buffer.from(events, 'latin1');
+}
+
+const typed = (type: string, members = ''): string => `event: ${type}\ndata: {"type":"${type}"${members}}\n\n`;

@@ -12,7 +12,16 @@ export interface PairPlan {
    * A response larger than `LARGE_BYTES` is transferred to the body thread.
    * @returns null: what the decode engine needs is not in it
    */
-  readonly read: ((answer: Buffer, isEventStream: boolean) => Handover | null | Promise<Handover | null>) | null;
+  readonly read: ((answer: Buffer, isEventStream: boolean) => PrefillRead | Promise<PrefillRead>) | null;
+}
+
+export type PrefillRead = Handover | Aborted | null;
+
+/** The request was aborted at the prefill engine, as somebody requested: no engine gets it again. */
+export interface Aborted {
+  /** The response, which says so. */
+  readonly aborted: Buffer;
+  readonly isStream: boolean;
 }
 
 /** What was read from the response of a prefill engine. */

@@ -4,7 +4,7 @@ import type { BodyThread } from '../body-calls.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { after } from '../../threads/worker-thread.ts';
 import { logprobsMerge } from './logprobs.ts';
-import { type Handover, type PairStyle, type Planned, noObject } from './pair-plan.ts';
+import { type Aborted, type Handover, type PairStyle, type Planned, noObject } from './pair-plan.ts';
 import { randomUUID } from 'node:crypto';
 import type { Worker } from '../../fleet/worker.ts';
 import { answerMergeOf } from './vllm-answers.ts';
@@ -53,15 +53,21 @@ const forOne =
   (path: string, body: Buffer): boolean | Promise<boolean> =>
     thread.run('isForOne', path, body, options.minPromptTokens);
 
+const abortOf = (path: string, isStream: boolean, answer: Buffer, thread: BodyThread): Aborted | Promise<Aborted> =>
+  isStream
+    ? after(thread.run('abortedStream', path, answer), (aborted) => ({ aborted, isStream }))
+    : { aborted: answer, isStream };
+
 /** The prefill engine first; its response says where the KV cache is, and the decode engine gets that. */
 function nixlPairs(options: VllmPairOptions, thread: BodyThread): PairStyle {
   return {
     isForOne: forOne(options, thread),
     plan: (path, given) =>
-      after(thread.run('prefill', path, given, KEEP), ({ prefill, body }): Planned => {
+      after(thread.run('prefill', path, given, KEEP), ({ prefill, body, isStream }): Planned => {
         if (prefill === null) return noObject();
         const read = (answer: Buffer) =>
-          after(thread.run('readPrefill', answer), ({ params, known }) => {
+          after(thread.run('readPrefill', answer), ({ params, known, aborted }) => {
+            if (aborted !== null) return abortOf(path, isStream, aborted, thread);
             if (params === null) return null;
             const answerMerge = answerMergeOf(known, thread);
             const handover = (decode: Buffer | null): Handover | null =>
@@ -75,11 +81,6 @@ function nixlPairs(options: VllmPairOptions, thread: BodyThread): PairStyle {
 
 /** Both engines at once: the decode engine asks for a transfer by its id, and waits until the prefill engine has computed it. */
 function mooncakePairs(options: VllmPairOptions, engines: MooncakeEngines, thread: BodyThread): PairStyle {
-  const read = (answer: Buffer) =>
-    after(thread.run('readPrefill', answer), ({ known }): Handover => ({
-      decode: null,
-      answerMerge: answerMergeOf(known, thread),
-    }));
   const plan = (
     path: string,
     body: Buffer,
@@ -94,9 +95,15 @@ function mooncakePairs(options: VllmPairOptions, engines: MooncakeEngines, threa
       prefill: `{"do_remote_decode":true,"do_remote_prefill":false,${transfer}}`,
       decode: `{"do_remote_decode":false,"do_remote_prefill":true,${transfer},${where},${who}}`,
     };
-    return after(thread.run('both', path, body, params), ({ prefill, decode }) =>
-      prefill === null || decode === null ? noObject() : { prefill, decode, read },
-    );
+    return after(thread.run('both', path, body, params), ({ prefill, decode, isStream }) => {
+      if (prefill === null || decode === null) return noObject();
+      const read = (answer: Buffer) =>
+        after(thread.run('readPrefill', answer), ({ known, aborted }): Handover | Aborted | Promise<Aborted> => {
+          if (aborted !== null) return abortOf(path, isStream, aborted, thread);
+          return { decode: null, answerMerge: answerMergeOf(known, thread) };
+        });
+      return { prefill, decode, read };
+    });
   };
   return {
     isForOne: forOne(options, thread),

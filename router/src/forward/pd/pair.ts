@@ -1,5 +1,6 @@
 import type { Exchange, Started } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
+import { readUsage } from '../../engines/usage.ts';
 import { errorOf } from '../../engines/dialects/generate.ts';
 import { LF } from '../../kit/bytes.ts';
 import { copyInTurns } from '../../kit/copy-slices.ts';
@@ -14,8 +15,9 @@ import { Attempt, MAX_EARLY_BYTES, REMOVED } from '../attempt.ts';
 import { unread } from '../errors.ts';
 import { MAX_HELD_BYTES } from '../../phases/event-line.ts';
 import type { Plugin } from '../../plugin.ts';
+import { sendInParts } from '../../wire/send-in-parts.ts';
 import { COMPLETE, type Failed, type Result, type ResultListener } from '../../wire/result.ts';
-import type { Handover, PairPlan, Planned, PairStyle } from './pair-plan.ts';
+import type { Aborted, PairPlan, Planned, PairStyle, PrefillRead } from './pair-plan.ts';
 
 export interface PairParts {
   readonly x: Exchange;
@@ -227,10 +229,11 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
     });
   }
 
-  #handOver(prefill: Attempt, handover: Handover | null, detail = 'nothing for the decode engine in its answer'): void {
+  #handOver(prefill: Attempt, handover: PrefillRead, detail = 'nothing for the decode engine in its answer'): void {
     if (this.isOver) return;
     // The client already gets the decode engine's error, which waits for nothing.
     if (this.#plan!.read !== null && this.#decode.hasAnswer) return;
+    if (handover !== null && 'aborted' in handover) return this.#passAborted(prefill, handover);
     if (this.#plan!.read !== null && handover === null) {
       this.abort();
       this.#parts.listener.ended(prefill, { kind: 'failed', failure: 'no_handover', detail });
@@ -248,6 +251,37 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
     this.#handed = handover.decode;
     if (this.#handed === null) decode.goOn();
     else decode.start(false, this.#handed);
+  }
+
+  /** The response of the prefill engine goes to the client, and the decode engine does nothing more. */
+  #passAborted(prefill: Attempt, { aborted, isStream }: Aborted): void {
+    const { x, listener } = this.#parts;
+    const { sink } = this.#decode;
+    this.#decode.abort();
+    this.#answerer = prefill;
+    const head = this.#prefilled.response!;
+    head.setLength(aborted.length);
+    if (isStream) {
+      head.drop('content-type');
+      head.add('content-type: text/event-stream; charset=utf-8\r\n');
+      head.isEventStream = true;
+    }
+    x.answerBytes = aborted.length;
+    x.usage = readUsage(aborted, 0, aborted.length, isStream, true);
+    x.headGoesTo(sink);
+    listener.began?.(prefill, head);
+    sink.head(head);
+    sendInParts(
+      sink,
+      aborted,
+      () => !this.isOver,
+      () =>
+        sink.makeReady(() => {
+          sink.end();
+          this.isOver = true;
+          listener.ended(prefill, COMPLETE);
+        }),
+    );
   }
 
   #otherThan(attempt: Attempt): Attempt {

@@ -1,4 +1,4 @@
-import { promptPlaces } from '../../engines/dialects/pairs.ts';
+import { isAborted, promptPlaces } from '../../engines/dialects/pairs.ts';
 import { joinedExperts } from '../../generation/join-experts.ts';
 import { bufferOf, sharedCopy } from '../../kit/bytes.ts';
 import { JsonEdit, type MemberPlace, withMembers } from '../../kit/json-edit.ts';
@@ -13,6 +13,8 @@ export interface PrefillSaid {
   readonly params: Buffer | null;
   /** null: there is nothing that the decode engine does not know. */
   readonly known: Known | null;
+  /** The whole response, because the request was aborted; null: it was not. */
+  readonly aborted: Buffer | null;
 }
 
 /** What only the prefill engine knows, as it wrote it. */
@@ -26,8 +28,9 @@ export interface Known {
 
 export function readPrefill(body: Buffer): PrefillSaid {
   const answer = Json.object(body);
-  if (answer === null) return { params: null, known: null };
+  if (answer === null) return { params: null, known: null, aborted: null };
   const params = answer.get('kv_transfer_params');
+  if (params === null && isAborted(answer)) return { params: null, known: null, aborted: body };
   const { logprobs, idLogprobs, choiceLogprobs, experts, details } = promptPlaces(answer);
   const copyAt = (place: MemberPlace | null): Buffer | null =>
     ownCopy(place === null ? null : new Json(body, place.valueStart, place.to));
@@ -42,7 +45,7 @@ export function readPrefill(body: Buffer): PrefillSaid {
     cached: ownCopy(counted?.get('cached_tokens') ?? null),
   };
   const hasAny = Object.values(known).some((value) => value !== null);
-  return { params: params?.isObject === true ? ownCopy(params) : null, known: hasAny ? known : null };
+  return { params: params?.isObject === true ? ownCopy(params) : null, known: hasAny ? known : null, aborted: null };
 }
 
 const ownCopy = (json: Json | null): Buffer | null =>

@@ -18,6 +18,9 @@ export function prefillBody(path: string, body: Buffer, params: string): Buffer 
   return changed(request, own, hasLater ? [...bounds, LATER_BOUND] : bounds, '1', more);
 }
 
+/** The client asked for a stream. A prefill engine gets its request without that. */
+export const asksForStream = (body: Buffer): boolean => Json.object(body)?.get('stream')?.isTrue === true;
+
 /** The client's request with what leads its decode engine to the KV. null: it is no JSON object. */
 export function decodeBody(path: string, body: Buffer, params: Buffer | string): Buffer | null {
   const request = Json.object(body);
