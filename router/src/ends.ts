@@ -56,6 +56,7 @@ export class Ends implements PairNotes {
   }
 
   prefilled(x: Exchange, worker: Worker): void {
+    for (const observer of this.#stages.observers) observer.prefilled?.(x, worker);
     this.#stages.chooser.free(x, worker);
   }
 

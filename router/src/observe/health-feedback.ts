@@ -21,11 +21,12 @@ export function healthFeedback(breakers: Breakers, health: Pick<Health, 'suspect
     if (status >= 500 && x.freed === null) suspectTwin(x, worker);
   };
   /** In a pair, either half may be on trial. The placement may be another one by now: a gateway chose, or the request is continued. */
-  const endTrials = (x: Exchange): void => {
-    const { trials } = x;
-    if (trials.length === 0) return;
-    x.trials = [];
-    for (const worker of trials) breakers.trialEnded(worker);
+  const endTrials = (x: Exchange, ended = x.trials): void => {
+    for (const worker of ended) {
+      if (!x.trials.includes(worker)) continue;
+      x.trials = x.trials.filter((each) => each !== worker);
+      breakers.trialEnded(worker);
+    }
   };
   return {
     attemptFailed(x, worker, failure, detail) {
@@ -36,15 +37,19 @@ export function healthFeedback(breakers: Breakers, health: Pick<Health, 'suspect
         breakers.failed(worker, failure === 'connect' || failure === 'reset' ? 'connection' : 'generation');
         health.suspect(worker);
       }
-      if (x.answeredBy === null) endTrials(x);
+      // Of a pair whose decode engine responds, only the prefill engine has failed.
+      endTrials(x, x.answeredBy === null ? x.trials : [worker]);
+    },
+    /** Not only at the end: the decode engine may generate for hours. */
+    prefilled(x, worker) {
+      breakers.succeeded(worker, x.isGeneration);
+      endTrials(x, [worker]);
     },
     finished(x) {
       const { worker } = x;
       if (worker === null) return;
       if (x.outcome === 'complete') {
         answered(x, worker, x.status!);
-        // The response needed both halves of the pair.
-        if (x.freed !== null && x.freed !== worker) breakers.succeeded(x.freed, x.isGeneration);
       } else if (brokeOff(x)) {
         breakers.failed(worker, 'generation');
         health.suspect(worker);

@@ -5,5 +5,7 @@ import type { Worker } from '../fleet/worker.ts';
 export interface Observer {
   /** @param waitMs until the next attempt; null: there is none */
   attemptFailed?(x: Exchange, worker: Worker, failure: Failure, detail: string, waitMs: number | null): void;
+  /** The prefill engine of a pair has done its part. */
+  prefilled?(x: Exchange, worker: Worker): void;
   finished?(x: Exchange): void;
 }

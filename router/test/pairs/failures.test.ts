@@ -172,6 +172,27 @@ test('a breaker takes out the side that fails, and brings it back', async (t) =>
   await untilIdle(router);
 });
 
+test('the trial of a prefill engine ends with its part, also while the decode engine still generates', async (t) => {
+  const { world, router } = await startPairs(t, [2, 1], { cbFailureThreshold: 1, cbTimeoutDurationSecs: 0.05 });
+  const [sick] = world.prefill;
+  const worker = router.fleet.get(sick!.engine.url)!;
+  sick!.instead = () => ({ status: 500, body: '{}' });
+  await until('it is ejected', async () => {
+    equal((await send(t, router.url, ask())).status, 200);
+    return sick!.seen.length > 0;
+  });
+  for (const half of world.prefill) half.instead = () => ({ status: 200, body: '{}' });
+  world.decode[0]!.instead = beginsStream;
+  await until('it may get a request', () => worker.isOnTrial);
+  for (let i = 0; i < 4; i++) {
+    const client = await connectClient(t, router.url);
+    client.write(ask(true));
+    await client.read('data: 1\n\n');
+    await until('the prompt is computed', () => [...router.pipeline.inFlight].every(({ freed }) => freed !== null));
+  }
+  deepEqual([sick!.seen.length, worker.isOnTrial, worker.reasonNames()], [3, false, []]);
+});
+
 test('a decode engine that fails while its partner is silent: the partner is looked at too', async (t) => {
   const options = { disableHealthCheck: false, healthCheckIntervalSecs: 600, disableRetries: true };
   const { world, router } = await startPairs(t, [1, 1], options);
