@@ -38,7 +38,7 @@ export interface AttemptRules {
 export interface PairRules {
   /** Whether the response of a decode engine may begin. Until then it is kept, and other workers can be tried. */
   mayBegin(attempt: Attempt): boolean;
-  /** The status of the error that a stream with a good status begins with; 0: there is none; `INCOMPLETE`: a part of it has come. */
+  /** The status that an error counts as, also one that a stream with a good status begins with; 0: no error; `INCOMPLETE`: a part of it has come. */
   errorStatus(head: ResponseHead, bytes: Buffer, start: number, end: number): number;
 }
 

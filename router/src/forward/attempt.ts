@@ -188,8 +188,8 @@ export class Attempt implements UpstreamUser, Source {
       if (head.status >= 200) {
         this.#partial = null;
         const pair = this.#rules?.pair;
-        if (pair !== undefined && head.status < 400) {
-          const status = head.isEventStream ? pair.errorStatus(head, all, next, end) : 0;
+        if (pair !== undefined) {
+          const status = pair.errorStatus(head, all, next, end);
           if (status > 0) head.status = status;
           else if (!this.#mayBegin(pair, head, status === INCOMPLETE ? 0 : end - next)) {
             this.#partial = Buffer.from(all.subarray(start, end));

@@ -102,6 +102,41 @@ for (const code of [422, 503]) {
   });
 }
 
+// As SGLang 0.5.23 reports an abort of a request that waits for its KV cache, or for a partner.
+const aborted = (more = '') =>
+  `{"error":{"message":"Decode handshake failed for request 'r' with exception KVTransferError(bootstrap_room=7): Aborted by AbortReq."${more}}}`;
+const asEvent = `data: ${aborted(',"code":500')}\n\n`;
+
+for (const role of ['prefill', 'decode'] as const) {
+  for (const stream of [false, true]) {
+    test(`an abort at a ${role} engine before the transfer stays an abort, and no engine is blamed (${stream ? 'stream' : 'whole'})`, async (t) => {
+      const { world, router } = await startPairs(t, [2, 2], { cbFailureThreshold: 1 });
+      for (const half of [...world.prefill, ...world.decode]) half.instead = () => 'nothing';
+      for (const half of world[role]) {
+        half.instead = ({ request }) => {
+          const { connection } = request;
+          if (stream) connection.write(`${STREAM_HEAD}${chunk(asEvent)}0\r\n\r\n`);
+          else {
+            // Its head comes first, as from uvicorn.
+            const worker = router.fleet.get(half.engine.url)!;
+            connection.write(`HTTP/1.1 500 E\r\ncontent-length: ${aborted().length}\r\n\r\n`);
+            void until('the router has read the head', () => worker.lastReadMs > 0).then(() =>
+              connection.write(aborted()),
+            );
+          }
+          return 'nothing';
+        };
+      }
+      const got = await send(t, router.url, ask(stream));
+      deepEqual([got.status, got.text], stream ? [200, asEvent] : [500, aborted()]);
+      equal(world[role].filter(({ seen }) => seen.length > 0).length, 1);
+      await untilIdle(router);
+      deepEqual(await blamed(t, router), []);
+      for (const worker of router.fleet.workers) deepEqual(worker.reasonNames(), []);
+    });
+  }
+}
+
 test('the only prefill engine is gone: 503 in words', async (t) => {
   const { world, router } = await startPairs(t, [1, 1]);
   world.prefill[0]!.engine.kill();

@@ -8,6 +8,9 @@ import { inference } from './inference.ts';
 /** The paths on which SGLang 0.5.23 accepts the fields of a pair. */
 export const sglangPairPaths: ReadonlySet<string> = new Set([generate.path, completions.path, CHAT_PATH]);
 
+/** In the message of a status 500 SGLang 0.5.23 says so that a request was aborted before its KV cache was transferred. */
+export const ABORTED_IN_TRANSFER = 'Aborted by AbortReq';
+
 const tokens = ['max_tokens', 'min_tokens'];
 
 /**

@@ -2,6 +2,7 @@ import type { Exchange, Started } from '../../exchange.ts';
 import type { Worker } from '../../fleet/worker.ts';
 import { readUsage } from '../../engines/usage.ts';
 import { errorOf } from '../../engines/dialects/generate.ts';
+import { ABORTED_IN_TRANSFER } from '../../engines/dialects/pairs.ts';
 import { LF } from '../../kit/bytes.ts';
 import { copyInTurns } from '../../kit/copy-slices.ts';
 import { RouterError } from '../../kit/errors.ts';
@@ -135,8 +136,11 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
     return attempt === this.#prefill || this.#plan!.read === null || this.#isPrefilled;
   }
 
-  errorStatus({ isChunked }: ResponseHead, bytes: Buffer, start: number, end: number): number {
-    return statusOfError(bytes, start, end, isChunked);
+  errorStatus(head: ResponseHead, bytes: Buffer, start: number, end: number): number {
+    let { status } = head;
+    if (status < 400) status = head.isEventStream ? statusOfEvent(bytes, start, end, head.isChunked) : 0;
+    else if (status >= 500 && end - start < Math.min(head.contentLength, MAX_EARLY_BYTES)) return INCOMPLETE;
+    return status >= 500 && bytes.subarray(start, end).includes(ABORTED_IN_TRANSFER) ? ABORTED : status;
   }
 
   isAside(attempt: Attempt): boolean {
@@ -289,6 +293,9 @@ export class Pair implements ResultListener<Attempt>, AttemptRules, PairRules, S
   }
 }
 
+/** The status that nginx gives a request that its client ended: it is neither retried nor a fault of an engine. */
+const ABORTED = 499;
+
 /** A chunk line may come before the event. */
 const ERROR_EVENT = /^(?:[\da-f]+[^\r\n]*\r\n)?data: ?(?=\{\s*"error"\s*:)/i;
 const LOOKED_BYTES = 80;
@@ -297,7 +304,7 @@ const LOOKED_BYTES = 80;
  * The status of the error event that a stream begins with. vLLM 0.32 and SGLang 0.5.23 send status 200 before the work, and the status of a
  * refusal or a failure with an event: the prompt is too long, or the KV cache can't be fetched because the prefill engine died.
  */
-function statusOfError(bytes: Buffer, start: number, end: number, isChunked: boolean): number {
+function statusOfEvent(bytes: Buffer, start: number, end: number, isChunked: boolean): number {
   const before = ERROR_EVENT.exec(bytes.toString('latin1', start, Math.min(end, start + LOOKED_BYTES)));
   if (before === null) return 0;
   const from = start + before[0].length;
