@@ -114,13 +114,14 @@ export class PluginChain {
   }
 
   /**
-   * @param first a change of the router's own, before those of the plugins
+   * @param first a change of the router's own: plugins get the response as if the engine had sent it so
    * @returns the exchange's sink, after the plugins that change or observe the response
    */
   sink(x: Exchange, onFailure: (error: RouterError) => void, first: Plugin | null = null): Sink {
     if (this.isEmpty && first === null) return x.sink;
     const failed = (plugin: Plugin, error: unknown): void => onFailure(pluginError(plugin, error));
-    return listeningSink(x, this.#plugins, responseSink(x, this.#plugins, failed, first));
+    const sink = listeningSink(x, this.#plugins, responseSink(x, this.#plugins, failed, x.sink));
+    return first === null ? sink : responseSink(x, [first], failed, sink);
   }
 }
 

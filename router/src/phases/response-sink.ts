@@ -9,13 +9,12 @@ import { PayloadOut } from './payload-out.ts';
 import { ReadShare } from './read-share.ts';
 import { ValuesAside } from './values-aside.ts';
 
-/** @returns the exchange's own sink if no plugin changes the response. `first`: a change before those of the plugins */
-export function responseSink(x: Exchange, all: readonly Plugin[], onFailure: OnFailure, first: Plugin | null): Sink {
+/** @returns `sink`, after the plugins that change the response, if there are any */
+export function responseSink(x: Exchange, all: readonly Plugin[], onFailure: OnFailure, sink: Sink): Sink {
   const changing = all.filter((plugin) => plugin.responseHead ?? plugin.responseEvent ?? plugin.responseBody);
   const innermost = changing.filter(({ isInnermost }) => isInnermost);
   const others = changing.filter(({ isInnermost }) => !isInnermost);
-  const plugins = [...(first === null ? [] : [first]), ...innermost, ...others];
-  return plugins.length === 0 ? x.sink : new ResponseSink(x, plugins, onFailure);
+  return changing.length === 0 ? sink : new ResponseSink(x, sink, [...innermost, ...others], onFailure);
 }
 
 /** Passes the events of a response, or its whole body, through plugins, and sends the result with new framing. */
@@ -40,13 +39,13 @@ class ResponseSink extends PassingSink {
   #heldBytes = 0;
   #hasFailed = false;
 
-  constructor(x: Exchange, plugins: readonly Plugin[], onFailure: OnFailure) {
-    super(x.sink);
+  constructor(x: Exchange, inner: Sink, plugins: readonly Plugin[], onFailure: OnFailure) {
+    super(inner);
     this.#x = x;
     this.#plugins = plugins;
     this.#onFailure = onFailure;
     this.#changes = new Changes(x, plugins, this.#isWanted, this.#fail);
-    this.#out = new PayloadOut(x.sink);
+    this.#out = new PayloadOut(inner);
   }
 
   override get takesFraming(): boolean {
@@ -131,7 +130,11 @@ class ResponseSink extends PassingSink {
       this.#whenIdle = () => this.makeReady(isReady);
       return;
     }
-    const done = (): void => super.makeReady(isReady);
+    const done = (): void => {
+      // A sink behind this one needs all of the response before it makes itself ready.
+      this.#out.end();
+      super.makeReady(isReady);
+    };
     if (this.#events !== null) {
       this.#whenIdle = done;
       this.#events.end();
@@ -229,9 +232,7 @@ class ResponseSink extends PassingSink {
   readonly #isWanted = (): boolean => !this.#hasFailed && this.#x.outcome === null;
 
   override end(): void {
-    if (this.#hasFailed) return;
-    this.#out.end();
-    super.end();
+    if (!this.#hasFailed) super.end();
   }
 
   readonly #fail = (plugin: Plugin, error: unknown): void => {

@@ -1,5 +1,6 @@
 import { deepEqual, equal, match, notEqual } from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Plugin } from '../../src/plugin.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { untilIdle } from '../harness/router.ts';
@@ -84,6 +85,39 @@ for (const stream of [false, true]) {
     equal((await send(t, router.url, post('/generate', { text: 'a', stream: false }))).text.includes('[]'), true);
     await untilIdle(router);
   });
+}
+
+for (const stream of [false, true]) {
+  for (const bytes of [1, 200_000]) {
+    test(`plugins get the merged response, ${stream ? 'streamed' : 'whole'}, lists of ${bytes} bytes`, async (t) => {
+      const seen = { observed: '', changed: '' };
+      const adds = (_x: unknown, bytes: Buffer): Buffer => {
+        seen.changed += bytes.toString();
+        return Buffer.from(bytes.toString().replace('"x"', '"y"'));
+      };
+      const plugin: Plugin = {
+        name: 'sees',
+        responseEvent: adds,
+        responseBody: adds,
+        observeResponse: () => ({
+          observe: (bytes, start, end) => void (seen.observed += bytes.toString('latin1', start, end)),
+        }),
+      };
+      const { world, router } = await startPairs(t, [1, 1], {}, { plugins: [plugin] });
+      const list = `["${'l'.repeat(bytes)}"]`;
+      world.says = (half) =>
+        half === 'prefill'
+          ? `{"meta_info":{"input_token_logprobs":${list}}}`
+          : '{"x":"t","meta_info":{"input_token_logprobs":[]}}';
+      const got = await send(t, router.url, post('/generate', { text: 'a', return_logprob: true, stream }));
+      const merged = `{"x":"t","meta_info":{"input_token_logprobs":${list}}}`;
+      const sent = stream ? `data: ${merged}\n\ndata: [DONE]\n\n` : merged;
+      equal(seen.observed, sent);
+      equal(seen.changed, sent);
+      equal(got.text, sent.replace('"x"', '"y"'));
+      await untilIdle(router);
+    });
+  }
 }
 
 test('a plugin changes the body before the fields are added', async (t) => {

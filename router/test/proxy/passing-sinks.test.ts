@@ -151,7 +151,7 @@ const changer: Plugin = { name: 'changer', responseHead: () => {} };
 const resumed = (sink: Sink): Sink =>
   new ResumeSink(exchangeOf(sink), sink, { generation: () => null, hasGrown: () => {}, isWhole: () => {} });
 const observed = (sink: Sink): Sink => listeningSink(exchangeOf(sink), [observer], sink);
-const changed = (sink: Sink): Sink => responseSink(exchangeOf(sink), [changer], fail, null);
+const changed = (sink: Sink): Sink => responseSink(exchangeOf(sink), [changer], fail, sink);
 const keptAlive = (sink: Sink): Sink => new KeepAliveSink(sink);
 const withCors = (sink: Sink): Sink => new Cors(['*']).sinkFor(new RequestHead(), sink)!;
 
@@ -161,7 +161,7 @@ const sinks: Readonly<Record<string, (sink: Sink) => Sink>> = {
   'plugins that change': changed,
   'plugins that observe': observed,
   '--resume': resumed,
-  'all of them': (sink) => resumed(observed(changed(keptAlive(withCors(sink))))),
+  'all of them': (sink) => changed(resumed(observed(changed(keptAlive(withCors(sink)))))),
 };
 
 for (const [name, wrap] of Object.entries(sinks)) {

@@ -1,5 +1,6 @@
-import { deepEqual, equal, match } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Plugin } from '../../src/plugin.ts';
 import { send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { untilIdle } from '../harness/router.ts';
@@ -46,6 +47,24 @@ for (const connector of connectors) {
       await untilIdle(router);
     });
   }
+
+  test(`${connector}: a plugin that observes the response gets the merged one`, async (t) => {
+    let seen = '';
+    const observer: Plugin = {
+      name: 'sees',
+      observeResponse: () => ({
+        observe: (bytes, start, end) => void (seen += bytes.toString('latin1', start, end)),
+      }),
+    };
+    const { world, router } = await startVllmPairs(t, connector, [1, 1], {}, { plugins: [observer] });
+    const rows = (numbers: number[]): string =>
+      JSON.stringify(Buffer.from(Int32Array.from(numbers).buffer).toString('base64'));
+    world.says = (half) => `"choices":[{"routed_experts":${rows(half === 'prefill' ? [1, 2] : [0, 0, 3])}}]`;
+    const got = await send(t, router.url, post('/v1/completions', { prompt: 'a' }));
+    ok(seen.includes(rows([1, 2, 3])), seen);
+    equal(seen, got.text);
+    await untilIdle(router);
+  });
 
   test(`${connector}: without anything to merge an answer keeps its framing`, async (t) => {
     const { world, router } = await startVllmPairs(t, connector, [1, 1]);
