@@ -50,6 +50,11 @@ export interface SimOptions {
   /** Hidden layers, and how many of them (the first ones) have no experts. */
   layers: number;
   denseLayers: number;
+  /**
+   * SGLang's `--disaggregation-mode`: a prefill engine makes one token; a decode engine knows nothing of the prompt's tokens, whose KV cache
+   * it gets, nor of the forward that made the first token. In this model both read the prompt, and no KV cache is transferred.
+   */
+  disaggregationMode: 'null' | 'prefill' | 'decode';
   /** LoRA adapters can be loaded while it runs: VLLM_ALLOW_RUNTIME_LORA_UPDATING, SGLang's `--enable-lora`. */
   loraLoading: boolean;
 
@@ -107,6 +112,7 @@ export const simDefaults: SimOptions = {
   expertsPerToken: 2,
   layers: 4,
   denseLayers: 1,
+  disaggregationMode: 'null',
   loraLoading: true,
   meanOutputTokens: 256,
   retokenizationDrift: false,

@@ -4,7 +4,7 @@ import fc from '../../test/harness/fast-check.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
 import { bodyCalls } from './body-calls.ts';
 import { keyOrders } from '../classify/routing-keys.ts';
-import { packedLists } from './pd/logprobs.ts';
+import { packedPrompts } from './pd/sglang-answers.ts';
 import { readPrefill } from './pd/vllm-answers.ts';
 
 const place = { host: 'h', port: 8998 };
@@ -21,12 +21,12 @@ const questions: readonly ((ask: Ask, body: Buffer) => unknown)[] = [
   (ask, body) => ask('prefill', '/inference/v1/generate', body, params.prefill),
   (ask, body) => ask('decode', '/v1/completions', body, Buffer.from(params.decode)),
   (ask, body) => ask('both', '/v1/completions', body, params),
-  (ask, body) => ask('packedLists', body, false),
-  (ask, body) => ask('packedLists', Buffer.concat([Buffer.from('data: '), body, Buffer.from('\n\n')]), true),
+  (ask, body) => ask('packedPrompts', body, false, 1),
+  (ask, body) => ask('packedPrompts', Buffer.concat([Buffer.from('data: '), body, Buffer.from('\n\n')]), true, 1),
   (ask, body) => ask('readPrefill', body),
   (ask, body) => ask('abortedStream', '/v1/messages', body),
   // With what an answer like it has.
-  (ask, body) => ask('withLists', body, packedLists(Buffer.from(body), false)),
+  (ask, body) => ask('withPrompts', body, packedPrompts(Buffer.from(body), false, 1)),
   (ask, body) => ask('withKnown', body, readPrefill(Buffer.from(body)).known ?? nothing),
 ];
 type Ask = (name: keyof typeof bodyCalls, ...args: unknown[]) => unknown;
@@ -45,7 +45,10 @@ const member = fc.oneof(
   fc.constantFrom('"data_parallel_rank":7', '"stream_options":{}', '"n":2', '"min_tokens":3', '"prompt_logprobs":1'),
   fc.constantFrom('"sampling_params":{"n":1,"max_tokens":5}', '"kv_transfer_params":null', '"max\\u005ftokens":9'),
   fc.constantFrom('"text":["a","b"]', '"prompt":[[1,2],[3]]', '"return_logprob":true', '"max_completion_tokens":2'),
-  fc.constantFrom('"meta_info":{"input_token_logprobs":[[-1e-3,9007199254740993]]}', '"prompt_logprobs":[1.0]'),
+  fc.constantFrom(
+    '"meta_info":{"input_token_logprobs":[[-1e-3,9007199254740993]],"routed_experts":"AAAAAA=="}',
+    '"prompt_logprobs":[1.0]',
+  ),
   fc.constantFrom('"kv_transfer_params":{"a":1}', '"usage":{"prompt_tokens_details":{"cached_tokens":3}}'),
   fc.constantFrom(`"choices":[{"prompt_logprobs":[null,"${'l'.repeat(70_000)}"],"routed_experts":"AA=="}]`),
   fc.string({ maxLength: 9 }).map((text) => `${JSON.stringify(`x${text}`)}:${JSON.stringify(text)}`),

@@ -7,7 +7,7 @@ import { LARGE_SCAN_BYTES } from '../threads/sizes.ts';
 import { WorkerThread } from '../threads/worker-thread.ts';
 import { type BootstrapServer, type PairBody, addBootstrap } from './pd/bootstrap.ts';
 import { isForOne } from './pd/for-one.ts';
-import { eventWithLists, packedLists, withLists } from './pd/logprobs.ts';
+import { eventWithPrompts, packedPrompts, withPrompts } from './pd/sglang-answers.ts';
 import { eventWithKnown, readPrefill, withKnown } from './pd/vllm-answers.ts';
 import { asksForStream, decodeBody, prefillBody } from './pd/vllm-bodies.ts';
 
@@ -57,9 +57,9 @@ export const bodyCalls = {
   }),
 
   // Of answers.
-  packedLists,
-  withLists,
-  eventWithLists,
+  packedPrompts,
+  withPrompts,
+  eventWithPrompts,
   readPrefill,
   abortedStream,
   withKnown,

@@ -2,6 +2,9 @@ import { JsonEdit } from '../kit/json-edit.ts';
 import { Json } from '../kit/json-members.ts';
 import { readNpyHead } from '../kit/npy.ts';
 
+/** What engines call tensors with a row for each token but the last: its experts, and the tokens that sparse attention looked at. */
+export const EXPERTS_NAMES = ['routed_experts', 'indexer_topk'] as const;
+
 /**
  * The routed experts of a generation that two engines computed, as base64: a .npy file (vLLM), raw numbers (SGLang), or raw numbers beside their
  * shape in an object (prime-rl's vLLM). Each part has a row for each token but its last one, so the rows of the second part are those of all

@@ -54,7 +54,7 @@ function modelInfo(call: HttpCall): void {
     has_image_understanding: false,
     has_audio_understanding: false,
     model_type: 'turnout-sim',
-    disaggregation_mode: 'null',
+    disaggregation_mode: core.options.disaggregationMode,
     served_model_name: core.servedName,
   });
 }
@@ -76,7 +76,7 @@ function serverInfo(call: HttpCall): void {
     enable_lora: options.loraLoading || null,
     enable_return_routed_experts: options.experts > 0,
     incremental_streaming_output: options.incrementalStreamingOutput,
-    disaggregation_mode: 'null',
+    disaggregation_mode: options.disaggregationMode,
     disaggregation_bootstrap_port: 8998,
     kv_events: null,
     version: 'turnout-sim',

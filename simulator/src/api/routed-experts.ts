@@ -11,9 +11,12 @@ export function routedExperts(core: Core, sequence: Sequence, start: number): st
   if (options.experts === 0) return null;
   const prompt = Array.from(promptViews(core, sequence, 0), ([, view]) => view);
   // The row of input position r is that of the forward which made token r + 1.
-  const rows = [...prompt.slice(1), ...sequence.views].slice(start);
-  const numbers = rows.flatMap((view) => expertsOf(view, options));
-  const shape = [rows.length, options.layers, options.expertsPerToken];
+  const rows = [...prompt.slice(1), ...sequence.views].map((view) => expertsOf(view, options));
+  // SGLang's decode engines return whatever their memory has for the prompt.
+  if (options.disaggregationMode === 'decode') for (const row of rows.slice(0, prompt.length)) row.fill(0);
+  const kept = rows.slice(start);
+  const numbers = kept.flat();
+  const shape = [kept.length, options.layers, options.expertsPerToken];
   if (options.kind === 'sglang') return Buffer.from(Int32Array.from(numbers).buffer).toString('base64');
   return npy(numbers, shape, options.experts > 256).toString('base64');
 }

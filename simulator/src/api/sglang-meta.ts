@@ -39,7 +39,8 @@ export function metaInfo(core: Core, sequence: Sequence, show: MetaInfoOptions, 
     const { sampler } = core.scheduler;
     info.input_token_logprobs = [];
     if (show.top > 0) info.input_top_logprobs = [];
-    if (show.startLen >= 0) Object.assign(info, inputLogprobs(core, sequence, show));
+    const hasPrompt = core.options.disaggregationMode !== 'decode';
+    if (show.startLen >= 0 && hasPrompt) Object.assign(info, inputLogprobs(core, sequence, show));
     const views = sequence.views.slice(from);
     info.output_token_logprobs = views.map((_, i): Triple =>
       triple(sequence.logprobAt(from + i, sampler), output[from + i]!, show),

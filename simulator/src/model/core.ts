@@ -114,6 +114,7 @@ export class Core {
     for (const [index, sequence] of job.sequences.entries()) {
       this.#open.set(sequence, { job, sink });
       sequence.script = this.options.script?.(job.id, index) ?? null;
+      if (this.options.disaggregationMode === 'prefill') sequence.sampling.maxTokens = 1;
       sequence.isOfVllm = this.options.kind === 'vllm';
       sequence.streamInterval = this.options.streamInterval;
       sequence.batchNoise = this.options.logprobNoise;

@@ -122,9 +122,6 @@ export class GenerateDelta implements Delta {
   }
 }
 
-/** What `/generate` returns of the prompt's tokens, which a prefill engine computed: lists in `meta_info`. */
-export const PROMPT_LISTS = ['input_token_logprobs', 'input_top_logprobs', 'input_token_ids_logprobs'] as const;
-
 /** @returns null: it is no response of this API */
 export function readGenerate(
   bytes: Buffer,

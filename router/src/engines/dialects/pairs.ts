@@ -1,8 +1,9 @@
 import { JsonEdit, type MemberPlace } from '../../kit/json-edit.ts';
 import { Json } from '../../kit/json-members.ts';
 import { CHAT_PATH, MESSAGES_PATH, RESPONSES_PATH } from './calls.ts';
+import { readChoices } from './choices.ts';
 import { completions } from './completions.ts';
-import { generate } from './generate.ts';
+import { generate, readGenerate } from './generate.ts';
 import { inference } from './inference.ts';
 
 /** The paths on which SGLang 0.5.23 accepts the fields of a pair. */
@@ -10,6 +11,31 @@ export const sglangPairPaths: ReadonlySet<string> = new Set([generate.path, comp
 
 /** In the message of a status 500 SGLang 0.5.23 says so that a request was aborted before its KV cache was transferred. */
 export const ABORTED_IN_TRANSFER = 'Aborted by AbortReq';
+
+/** Members of a request that ask SGLang for `EXPERTS_NAMES`, and for log probabilities (`/generate` alone). */
+export const EXPERTS_QUESTIONS = ['return_routed_experts', 'return_indexer_topk'] as const;
+export const LOGPROBS_QUESTION = 'return_logprob';
+
+/** What `/generate` returns of the prompt's tokens alone. */
+export const PROMPT_LISTS = ['input_token_logprobs', 'input_top_logprobs', 'input_token_ids_logprobs'] as const;
+
+/** A part of a response of SGLang 0.5.23 that has such members. */
+export interface PromptPart {
+  /** Of the prompt; `RESPONSE`: it is a part of the whole response, with the members of one of its prompts. */
+  readonly index: number;
+  readonly info: Json;
+}
+export const RESPONSE = -1;
+
+/** @param start of the JSON in `bytes`: a response, or the data of an event */
+export function promptParts(bytes: Buffer, start: number): readonly PromptPart[] {
+  const answers = readGenerate(bytes, start)?.deltas ?? [];
+  if (answers.length > 0) return answers;
+  const answer = readChoices(bytes, start);
+  const infos = answer?.deltas.flatMap(({ info }) => info ?? []) ?? [];
+  const extension = answer?.json.get('sglext') ?? null;
+  return extension === null ? infos : [...infos, { index: RESPONSE, info: extension }];
+}
 
 const tokens = ['max_tokens', 'min_tokens'];
 

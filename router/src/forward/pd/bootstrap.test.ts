@@ -97,11 +97,19 @@ for (const [path, body] of several) {
   });
 }
 
-test('which requests ask for log probabilities of the prompt', () => {
+test('which requests ask for something of the prompt', () => {
   const asks = (body: string, path = '/generate') => {
     const out = addBootstrap(path, Buffer.from(body), place);
-    return 'bytes' in out && out.asksForLogprobs;
+    return 'bytes' in out && out.asksOfPrompt;
   };
+  for (const name of ['return_routed_experts', 'return_indexer_topk']) {
+    for (const path of ['/generate', '/v1/completions', '/v1/chat/completions']) {
+      assert.ok(asks(`{"${name}":true}`, path));
+      assert.ok(asks(`{"${name}":1}`, path));
+      assert.ok(!asks(`{"${name}":false}`, path));
+      assert.ok(!asks(`{"${name}":null,"x":true}`, path));
+    }
+  }
   assert.ok(asks('{"text":"a","return_logprob":true}'));
   assert.ok(asks('{"return_logprob":[false,true]}'));
   assert.ok(!asks('{"return_logprob":false,"text":"return_logprob true"}'));

@@ -1,6 +1,7 @@
 import { randomFillSync } from 'node:crypto';
 import { dialectOf } from '../../engines/dialects/dialects.ts';
 import { generate } from '../../engines/dialects/generate.ts';
+import { EXPERTS_QUESTIONS, LOGPROBS_QUESTION } from '../../engines/dialects/pairs.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { JsonEdit } from '../../kit/json-edit.ts';
 import { Json } from '../../kit/json-members.ts';
@@ -19,8 +20,10 @@ const MAX_BATCH = 65_536;
 /** The body for both engines. */
 export interface PairBody {
   readonly bytes: Buffer;
-  /** The request asks for log probabilities of the prompt, which only the prefill engine has. */
-  readonly asksForLogprobs: boolean;
+  /** The number of prompts. */
+  readonly count: number;
+  /** The request asks for something of its prompt's tokens, which only the prefill engine knows. */
+  readonly asksOfPrompt: boolean;
 }
 
 /**
@@ -52,10 +55,14 @@ export function addBootstrap(path: string, body: Buffer, server: BootstrapServer
     bootstrap_port: each(repeated(port, size)),
     bootstrap_room: each(rooms(Math.max(size, 1))),
   });
-  // A batch may have a list of them.
-  const wanted = isGenerate ? request.get('return_logprob') : null;
-  return { bytes: edit.result(), asksForLogprobs: wanted?.raw().includes('true') === true };
+  const questions = isGenerate ? [LOGPROBS_QUESTION, ...EXPERTS_QUESTIONS] : EXPERTS_QUESTIONS;
+  const asksOfPrompt = questions.some((name) => isYes(request.get(name)));
+  return { bytes: edit.result(), count: Math.max(size, 1), asksOfPrompt };
 }
+
+/** @param answer a batch may have a list of them */
+const isYes = (answer: Json | null): boolean =>
+  answer?.isList === true ? answer.some((one) => one.isTrue) : answer?.isTrue === true;
 
 const repeated = (item: string, size: number): string[] => Array.from({ length: Math.max(size, 1) }, () => item);
 

@@ -3,10 +3,10 @@ import type { CoarseClock } from '../../kit/clock.ts';
 import type { BodyThread } from '../body-calls.ts';
 import { RouterError } from '../../kit/errors.ts';
 import { after } from '../../threads/worker-thread.ts';
-import { logprobsMerge } from './logprobs.ts';
 import { type Aborted, type Handover, type PairStyle, type Planned, noObject } from './pair-plan.ts';
 import { randomUUID } from 'node:crypto';
 import type { Worker } from '../../fleet/worker.ts';
+import { promptsMerge } from './sglang-answers.ts';
 import { answerMergeOf } from './vllm-answers.ts';
 import { ask, askJson } from '../../engines/ask.ts';
 
@@ -24,16 +24,16 @@ export function pairStyleOf(
 
 /** SGLang: both engines get the same bytes at once, with the address of the prefill engine's bootstrap server and a room number. */
 function sglangPairs(thread: BodyThread): PairStyle {
-  const read = (answer: Buffer, isEventStream: boolean) =>
-    after(thread.run('packedLists', answer, isEventStream), (lists): Handover => ({
+  const reads = (count: number) => (answer: Buffer, isEventStream: boolean) =>
+    after(thread.run('packedPrompts', answer, isEventStream, count), (prompts): Handover => ({
       decode: null,
-      answerMerge: logprobsMerge(lists, thread),
+      answerMerge: promptsMerge(prompts, thread),
     }));
   return {
     plan: (path, body, { host, bootstrapPort }) =>
       after(thread.run('bootstrap', path, body, { host, port: bootstrapPort }), (made): Planned => {
         if ('code' in made) return new RouterError(made.code, made.message);
-        return { prefill: made.bytes, decode: made.bytes, read: made.asksForLogprobs ? read : null };
+        return { prefill: made.bytes, decode: made.bytes, read: made.asksOfPrompt ? reads(made.count) : null };
       }),
   };
 }

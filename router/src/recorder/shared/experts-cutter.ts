@@ -1,3 +1,4 @@
+import { EXPERTS_NAMES } from '../../generation/join-experts.ts';
 import type { ValueCutter } from '../../plugin.ts';
 import { MemberSearch, type OpenValue, keysOf } from '../../kit/member-search.ts';
 
@@ -7,8 +8,6 @@ const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
-/** What engines call the tensors that are cut out: the experts that tokens went to, and the tokens that sparse attention looked at. */
-export const EXPERTS_NAMES = ['routed_experts', 'indexer_topk'] as const;
 const KEYS = keysOf(EXPERTS_NAMES);
 /** What describes a tensor is short. */
 const MAX_DESCRIPTION_BYTES = 4_096;

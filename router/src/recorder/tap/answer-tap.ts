@@ -1,6 +1,7 @@
 import type { ResponseObserver } from '../../exchange.ts';
+import { EXPERTS_NAMES } from '../../generation/join-experts.ts';
 import { EventEnds } from '../../kit/sse.ts';
-import { type CutTaker, EXPERTS_NAMES, ExpertsCutter } from '../shared/experts-cutter.ts';
+import { type CutTaker, ExpertsCutter } from '../shared/experts-cutter.ts';
 import { type MemberTaker, type OpenValue, MemberSearch, keysOf } from '../../kit/member-search.ts';
 import { EventScan, SCANNED, SCANNED_NAMES } from '../../engines/dialects/event-scan.ts';
 
