@@ -9,6 +9,8 @@ import type { WorkerSet } from './worker-set.ts';
 export class Joining {
   /** The swap that an earlier router did not end. */
   readonly interrupted: LedgerEntry | null;
+  /** The trainer whose swap that is has ended it. */
+  hasTrainerEnded = false;
   /**
    * Engines at which an earlier router was at work when it ended, by URL, with the stage that it had come to: also those that it brought in
    * alone, after the swap of the fleet. They may be paused, with half-written weights.
@@ -84,10 +86,20 @@ export class Joining {
     };
   }
 
+  /** Engines are paused for the trainer whose swap the interrupted one is, and it has not ended it. */
+  get awaitsTrainer(): boolean {
+    const entry = this.interrupted;
+    if (entry?.endedAt !== null || entry !== this.#set.ledger.last) return false;
+    if (entry.mover !== 'trainer' || entry.isUndone || this.hasTrainerEnded) return false;
+    return [...entry.engines.values()].some(({ stage }) => stage !== 'done' && stage !== 'error');
+  }
+
   /** The swap in which the engine was when an earlier router ended. */
   #interruptedAt(engine: SwapEngine): LedgerEntry | null {
     const entry = this.interrupted;
     if (entry === null || entry !== this.#set.ledger.last || engine.hasBeenIn) return null;
+    // Nothing would resume the engine any more.
+    if (entry.endedAt !== null && entry.mover === 'trainer' && !entry.isUndone) return null;
     return entry.engines.get(engine.url)?.stage === 'done' ? null : entry;
   }
 

@@ -115,6 +115,7 @@ test('an engine that could not load is asked again at once when it was restarted
   const set = {
     untilIdle: () => Promise.resolve(null),
     bring: () => Promise.resolve({ isRunning: false, hasDied: false, over: Promise.resolve() }),
+    brought: () => {},
     begin: () => Promise.resolve(),
   };
   const engine = {

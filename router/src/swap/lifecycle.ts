@@ -258,11 +258,14 @@ export class Lifecycle implements WeightJudge {
         await set.begin(engine, swap);
         await swap.over;
         signal.throwIfAborted();
-        if (isServing(engine)) this.#joinAgain(engine, swap, last);
-        else if (!swap.hasDied) {
-          await untilRetry(job, loadMs);
-          loadMs = Math.min(2 * loadMs, MAX_LOAD_MS);
+        if (isServing(engine)) {
+          this.#joinAgain(engine, swap, last);
+          continue;
         }
+        set.brought();
+        if (swap.hasDied) continue;
+        await untilRetry(job, loadMs);
+        loadMs = Math.min(2 * loadMs, MAX_LOAD_MS);
       }
     }
     set.brought();

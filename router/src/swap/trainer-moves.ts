@@ -118,6 +118,9 @@ export class TrainerMoves {
     }
     for (const { swap } of ready) swap!.moved();
     await Promise.all(ready.map(({ swap }) => swap!.over));
+    if (ready.length > 0) this.#set.endedByTrainer();
+    // The trainer does not repeat an end that has a response.
+    await this.#set.flush();
     return this.#engines(({ phase, snapshot }) => phase === 'serving' && snapshot === identity);
   }
 

@@ -156,6 +156,8 @@ export class WorkerSet {
     running.isUndone = true;
     this.ledger.save(running);
     for (const { swap } of this.engines.values()) if (swap?.order.target.identity === running.identity) swap.undo();
+    // One that an earlier router left may be at work at no engine.
+    this.brought();
     await this.flush();
   }
 
@@ -290,19 +292,30 @@ export class WorkerSet {
     swap.begin();
   }
 
-  /** An engine was brought in, or has left: a swap that an earlier router left is over with the last one. */
+  /**
+   * An engine was brought in, or could not be, or has left. What an earlier router left does not wait for engines that do not answer: a swap is over
+   * when it is at work at no engine any more, and the signal that waited runs.
+   */
   brought(): void {
-    const entry = this.#joining.interrupted;
     const phases = new Set(Array.from(this.engines.values(), ({ phase }) => phase));
-    const isOver = !phases.has('registered') && !phases.has('warming');
-    if (entry !== null && entry.endedAt === null && isOver) {
+    const isNoneKnown = phases.size === 1 && phases.has('registered');
+    if (isNoneKnown || phases.has('warming')) return;
+    const entry = this.#joining.interrupted;
+    if (entry !== null && entry.endedAt === null && !this.#joining.awaitsTrainer) {
       entry.endedAt = Date.now();
       this.ledger.save(entry);
       if (this.#running === entry) this.#running = null;
       this.#table.noteWork();
+      // Requests may wait for what is not coming any more.
+      this.#table.parts.gate.changed();
     }
-    // One that an earlier router has left.
-    if (this.#running === null && !this.isHeld && phases.has('serving') && !phases.has('warming')) this.#runWaiting();
+    if (this.#running === null && !this.isHeld) this.#runWaiting();
+  }
+
+  /** The trainer has ended its swap, and engines go on. */
+  endedByTrainer(): void {
+    this.#joining.hasTrainerEnded = true;
+    this.brought();
   }
 
   /** An engine's swap has come to another stage. */

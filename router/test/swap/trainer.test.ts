@@ -351,21 +351,31 @@ test('without a data directory, engines that a restarted router finds paused are
   for (let i = 0; i < 4; i++) equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
 });
 
-test('a swap that an earlier router left does not wait for a worker that is removed', async (t) => {
-  const { engines, restart } = await killedDuringSwap(t);
-  // In the order of the status.
-  const [leaves, stays] = engines.toSorted((a, b) => (a.url < b.url ? -1 : 1));
-  await leaves!.kill();
+for (const isUndone of [false, true]) {
+  const how = isUndone ? 'DELETE /swap' : 'POST /swap/end';
+  test(`after ${how} a swap that an earlier router left does not wait for an engine that has died`, async (t) => {
+    const { engines, restart } = await killedDuringSwap(t);
+    const [stays, dies] = engines;
+    await dies!.kill();
 
-  const after = await restart();
-  const again = await sceneOf({ url: after.url } as never, engines, ['registered', 'warming']);
-  await moveAll([stays!]);
-  equal((await again.post('/swap/end')).status, 207, 'one engine is not known');
-  equal((await again.status()).running, 'step-1');
-  await fetch(`${after.url}/remove_worker?url=${leaves!.url}`, { method: 'POST' });
-  equal((await again.swap('step-2')).snapshot, 'step-2');
-  equal(stays!.core.modelPath, '/snapshots/step-2');
-});
+    const after = await restart();
+    const again = await sceneOf({ url: after.url } as never, engines, ['registered', 'warming']);
+    await moveAll([stays!]);
+    if (isUndone) equal((await fetch(`${after.url}/swap`, { method: 'DELETE' })).status, 202);
+    else equal((await again.post('/swap/end', { identity: 'step-1' })).status, 207);
+    const { snapshot, swaps } = await again.untilOver();
+    deepEqual(
+      [snapshot, swaps.every(({ ended_at: endedAt }) => endedAt !== null)],
+      [isUndone ? 'base' : 'step-1', true],
+    );
+    equal((await again.swap('step-2')).snapshot, 'step-2');
+    equal(stays!.core.modelPath, '/snapshots/step-2');
+    // Its trainer does not wait for it any more.
+    const [back] = await startSims(t, ['sglang'], { port: dies!.port });
+    await until('it serves', async () => (await again.status()).workers.every(({ state }) => state === 'serving'));
+    deepEqual([back!.core.modelPath, back!.core.paused], ['/snapshots/step-2', false]);
+  });
+}
 
 const moveAll = async (engines: readonly SimEngine[]): Promise<void> => {
   for (const { core } of engines) await core.loadWeights('tensors', undefined);
