@@ -29,7 +29,14 @@ async function swapOf(kind: EngineKind | null) {
     },
   } as unknown as SwapEngine;
   const target = { identity: 'v1', path: '/v1', under: null };
-  const how = { transition: 'async', drains: false, mover: 'router', weights: 'unknown', hasTarget: false } as const;
+  const how = {
+    transition: 'async',
+    drains: false,
+    mover: 'router',
+    weights: 'unknown',
+    hasTarget: false,
+    was: {},
+  } as const;
   const swap = new EngineSwap(engine, { ...how, target, previous: null }, table);
   swap.begin();
   await swap.over;
@@ -77,7 +84,14 @@ test('an engine that is found restarted while it is resumed: its kind is not kno
     },
   };
   const [target, previous] = ['v2', 'v1'].map((identity) => ({ identity, path: `/${identity}`, under: null }));
-  const how = { transition: 'async', drains: false, mover: 'router', weights: 'previous', hasTarget: false } as const;
+  const how = {
+    transition: 'async',
+    drains: false,
+    mover: 'router',
+    weights: 'previous',
+    hasTarget: false,
+    was: {},
+  } as const;
   const order = { ...how, target: target!, previous: previous! };
   const swap: EngineSwap = new EngineSwap(engine as unknown as SwapEngine, order, table);
   swap.begin();

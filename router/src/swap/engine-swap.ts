@@ -12,6 +12,7 @@ import { UNSET, identityOf } from '../engines/weight-label.ts';
 import type { EngineLabel } from '../weights/engine-label.ts';
 import type { EngineTable } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
+import type { EngineRecord } from './ledger.ts';
 import { loadCalls } from './load-calls.ts';
 import { type SwapEffect, type SwapEvent, type SwapState, type Transition, next, planned } from './plan.ts';
 
@@ -36,6 +37,8 @@ export interface SwapOrder {
   readonly weights: 'previous' | 'unknown';
   /** See `SwapState`. */
   readonly hasTarget: boolean;
+  /** What the engine was before: what it says later shows whether it was restarted. */
+  readonly was: Pick<EngineRecord, 'name' | 'start'>;
 }
 
 const RESTARTED: [CallResult, string] = ['died', 'the engine was restarted'];

@@ -1,9 +1,11 @@
 import { UNSET, identityOf } from '../engines/weight-label.ts';
 import type { SwapOrder } from './engine-swap.ts';
 import type { SwapEngine } from './engine.ts';
-import type { LedgerEntry } from './ledger.ts';
+import type { EngineRecord, LedgerEntry } from './ledger.ts';
 import { wholeOf } from './load-calls.ts';
 import type { WorkerSet } from './worker-set.ts';
+
+const RESTARTED = 'the engine was restarted';
 
 /** Which weights an engine gets that joins or returns: those of the fleet, or those of a swap that an earlier router did not end. */
 export class Joining {
@@ -61,7 +63,15 @@ export class Joining {
     const had = hasIt ? target : hasTarget || isKnown ? places.of(holds, engine) : null;
     const whole = had === null ? null : await wholeOf(had);
     // All above only asks: the engine may have to be asked again, also because the interrupted swap was undone meanwhile.
-    if (isLate() || isUndone !== (interrupted?.isUndone === true)) return 'late';
+    if (isLate() || interrupted !== this.#interruptedAt(engine) || isUndone !== (interrupted?.isUndone === true))
+      return 'late';
+    const record = interrupted?.engines.get(engine.url);
+    const isByTrainer = interrupted?.mover === 'trainer' && !isUndone;
+    if (isByTrainer && isOther(engine, version, record!, [before, identity])) {
+      engine.error = RESTARTED;
+      ledger.note(interrupted, engine.url, { ...record!, stage: 'error', error: RESTARTED });
+      return 'late';
+    }
     this.#left.delete(engine.url);
     engine.hasBeenIn = true;
     engine.isLabelled = isLabelled;
@@ -77,12 +87,14 @@ export class Joining {
     return {
       transition: 'async',
       drains: false,
-      mover: isUndone ? 'router' : (interrupted?.mover ?? 'router'),
+      mover: isByTrainer ? 'trainer' : 'router',
       target,
       // Only an engine that took part in an interrupted swap may go back to what the fleet had before it.
       previous: before === null ? null : places.of(before, engine),
       weights: 'unknown',
       hasTarget,
+      was:
+        record === undefined ? { name: version, start: engine.startedAt } : { name: record.name, start: record.start },
     };
   }
 
@@ -94,13 +106,21 @@ export class Joining {
     return [...entry.engines.values()].some(({ stage }) => stage !== 'done' && stage !== 'error');
   }
 
-  /** The swap in which the engine was when an earlier router ended. */
+  /** The interrupted swap, if it goes on at the engine. */
   #interruptedAt(engine: SwapEngine): LedgerEntry | null {
     const entry = this.interrupted;
     if (entry === null || entry !== this.#set.ledger.last || engine.hasBeenIn) return null;
-    // Nothing would resume the engine any more.
-    if (entry.endedAt !== null && entry.mover === 'trainer' && !entry.isUndone) return null;
-    return entry.engines.get(engine.url)?.stage === 'done' ? null : entry;
+    const stage = entry.engines.get(engine.url)?.stage;
+    if (stage === 'done') return null;
+    if (entry.mover === 'router' || entry.isUndone) return entry;
+    // A trainer sends weights only to the engines that were paused for it, and resumes none after its end.
+    return entry.endedAt === null && stage !== undefined && stage !== 'error' ? entry : null;
+  }
+
+  /** Whether the engine waits for the end of the interrupted swap: its trainer sends weights to other engines, and not to this one. */
+  waits(engine: SwapEngine): boolean {
+    if (!this.awaitsTrainer || this.#interruptedAt(engine) !== null) return false;
+    return this.interrupted!.engines.get(engine.url)?.stage !== 'done';
   }
 
   /** The snapshot of most serving engines, where the ledger has none. */
@@ -110,4 +130,19 @@ export class Joining {
     const counts = Map.groupBy(held, (snapshot) => snapshot);
     return [...counts.values()].toSorted((a, b) => b.length - a.length)[0]?.[0] ?? null;
   }
+}
+
+/**
+ * Whether the engine is another process than the one that a trainer's swap had paused, as far as it reports: it has nothing of what the trainer sent.
+ * @param named what the other one may report by now
+ */
+function isOther(
+  { startedAt }: SwapEngine,
+  version: string | null,
+  was: EngineRecord,
+  named: (string | null)[],
+): boolean {
+  const { name = null, start = null } = was;
+  if (start !== null && startedAt !== null) return start !== startedAt;
+  return name !== null && version !== null && version !== name && !named.includes(version);
 }

@@ -12,6 +12,10 @@ const engine = z.object({
   phases: z.record(z.string(), z.number()),
   /** When its gate closed (Unix ms); not known of older swaps. */
   beganAt: z.number().optional(),
+  /** How the engine named its weights before; null: not at all. Not known of older swaps. */
+  name: z.string().nullable().optional(),
+  /** When its process had been started, as it reports; null: it does not. Not known of older swaps. */
+  start: z.string().nullable().optional(),
 });
 
 const entry = z.object({

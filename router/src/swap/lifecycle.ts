@@ -240,7 +240,7 @@ export class Lifecycle implements WeightJudge {
       // The next router brings it in.
       while (this.#table.isHandedOver) await pause(LOOK_MS);
       await this.#untilKnown(engine, signal);
-      const last = await set.untilIdle();
+      const last = await set.untilIdle(engine);
       await this.#watch(engine, true);
       signal.throwIfAborted();
       const version = await this.#parts.labels.nameOf(engine.worker);

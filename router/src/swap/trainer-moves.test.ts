@@ -36,7 +36,12 @@ test('while engines are paused for a trainer an error is logged every 30 s, and 
 
 test('an end that is repeated is for engines that were not ready before', async () => {
   const engine = (url: string, stage: string) => {
-    const swap = { isRunning: true, state: { stage, error: null }, order: { mover: 'trainer' }, moved: () => {} };
+    const swap = {
+      isRunning: true,
+      state: { stage, error: null },
+      order: { mover: 'trainer', was: {} },
+      moved: () => {},
+    };
     const known = { url, phase: 'warming', snapshot: '', error: null, swap };
     swap.moved = () => {
       swap.state.stage = 'done';
@@ -72,7 +77,7 @@ test('an engine may report the snapshot that the router loaded just before, or w
     const swap = {
       isRunning: true,
       state: { stage: 'load', error: null },
-      order: { mover: 'trainer', previous: { identity: 'step-2' } },
+      order: { mover: 'trainer', previous: { identity: 'step-2' }, was: { name: 'step-1' } },
       moved: () => {},
     };
     const engine = { url: 'one', worker: {}, phase: 'warming', snapshot: '', error: null, swap };
@@ -86,7 +91,7 @@ test('an engine may report the snapshot that the router loaded just before, or w
       begun: Promise.resolve(),
       signal: () => (set.running = running),
     };
-    const labels = { of: () => ({ newest: { name: 'step-1' } }), nameOf: () => Promise.resolve(name) };
+    const labels = { nameOf: () => Promise.resolve(name) };
     const moves = new TrainerMoves(
       set as unknown as WorkerSet,
       labels as unknown as VersionLabels,

@@ -32,8 +32,6 @@ export class TrainerMoves {
   readonly #set: WorkerSet;
   readonly #labels: VersionLabels;
   readonly #log: Logger;
-  /** What the engines reported before. */
-  readonly #before = new WeakMap<SwapEngine, string | null>();
   #reminder: NodeJS.Timeout | null = null;
   /** The last end that was not refused. */
   #end: End | null = null;
@@ -52,7 +50,7 @@ export class TrainerMoves {
 
   /** Resolves when all engines are paused, or will not be. */
   async begin(identity: string, transition: Transition): Promise<Answer> {
-    const { running, engines } = this.#set;
+    const { running } = this.#set;
     const isSame = running?.mover === 'trainer' && running.identity === identity && !running.isUndone;
     if (!isSame && this.#set.refusal !== null) return this.#set.refusal;
     if (running !== null && !isSame) {
@@ -64,13 +62,11 @@ export class TrainerMoves {
       return new RouterError('swap_conflict', message);
     }
     if (!isSame) {
-      for (const engine of engines.values())
-        this.#before.set(engine, this.#labels.of(engine.worker).newest?.name ?? null);
       this.#set.signal({ identity, reset: 'all', transition, mover: 'trainer' });
       this.#remind();
     }
     await this.#set.begun;
-    for (const { swap } of engines.values()) await swap?.ready;
+    for (const { swap } of this.#set.engines.values()) await swap?.ready;
     return this.#engines(isReady);
   }
 
@@ -130,12 +126,13 @@ export class TrainerMoves {
   }
 
   /** An engine may report the new version, none, or the one of before: then it is labelled. null: no problem. */
-  async #problemOf(engine: SwapEngine, identity: string): Promise<string | null> {
-    const name = await this.#labels.nameOf(engine.worker);
+  async #problemOf({ worker, url, swap }: SwapEngine, identity: string): Promise<string | null> {
+    const name = await this.#labels.nameOf(worker);
+    const { was, previous } = swap!.order;
     // What was last read may be older than what the router has loaded since.
-    const before = [this.#before.get(engine), engine.swap?.order.previous?.identity];
-    const isFine = name === null || name === identity || name === UNSET || !this.#before.has(engine);
-    return isFine || before.includes(name) ? null : `${engine.url} has ${name}`;
+    const isFine = name === null || [identity, UNSET, was.name, previous?.identity].includes(name);
+    // A router without this check has begun the swap.
+    return isFine || was.name === undefined ? null : `${url} has ${name}`;
   }
 
   #engines(isDone: (engine: SwapEngine) => boolean): MovedEngine[] {

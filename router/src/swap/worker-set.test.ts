@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { memoryStore } from '../choose/state.ts';
 import type { EngineTable } from './engine-table.ts';
-import type { EnginePhase } from './engine.ts';
+import type { EnginePhase, SwapEngine } from './engine.ts';
 import { Ledger, type LedgerEntry } from './ledger.ts';
 import { WorkerSet } from './worker-set.ts';
 
@@ -25,7 +25,7 @@ test('an engine that joins during a swap waits for its end, also after a trainer
   set.hold();
   set.release();
   let isIdle = false;
-  void set.untilIdle().then(() => (isIdle = true));
+  void set.untilIdle({} as SwapEngine).then(() => (isIdle = true));
   await turn();
   equal(isIdle, false);
   flushed.resolve();

@@ -38,7 +38,10 @@ export class WorkerSet {
   /** The running swap undoes another one. */
   #isUndoing = false;
   #waiting: SwapSignal | null = null;
+  /** Resolves when engines that join need not wait for the running swap any more. */
   #runs = Promise.resolve();
+  /** The same for the one that an earlier router left. */
+  readonly #leftOver = Promise.withResolvers<void>();
   #begun = Promise.withResolvers<void>();
   #released = Promise.withResolvers<void>();
 
@@ -50,17 +53,22 @@ export class WorkerSet {
     this.#joining = new Joining(this);
     const { interrupted } = this.#joining;
     // Of a trainer's swap only the trainer knows the weights; of an undone swap some engines may have loaded the target.
-    if (interrupted?.mover === 'trainer' || interrupted?.isUndone === true) this.#running = interrupted;
+    if (interrupted?.mover === 'trainer' || interrupted?.isUndone === true) {
+      this.#running = interrupted;
+      this.#runs = this.#leftOver.promise;
+    }
     this.#waiting = ledger.queued;
     if (interrupted?.isUndone === true) this.#waiting ??= this.#orderToUndo(interrupted);
     this.#begun.resolve();
   }
 
   /** Resolves when an engine that joins need not wait for a swap. @returns the last swap until then, for `hasBegunSince` */
-  async untilIdle(): Promise<LedgerEntry | null> {
+  async untilIdle(engine: SwapEngine): Promise<LedgerEntry | null> {
+    const { interrupted } = this.#joining;
     for (;;) {
       if (this.isHeld) await this.#released.promise;
-      else if (this.#running !== null && this.#running !== this.#joining.interrupted) await this.#runs;
+      else if (this.#running !== null && (this.#running !== interrupted || this.#joining.waits(engine)))
+        await this.#runs;
       else return this.ledger.last;
     }
   }
@@ -157,6 +165,7 @@ export class WorkerSet {
     this.ledger.save(running);
     for (const { swap } of this.engines.values()) if (swap?.order.target.identity === running.identity) swap.undo();
     // One that an earlier router left may be at work at no engine.
+    this.#leftOver.resolve();
     this.brought();
     await this.flush();
   }
@@ -245,7 +254,7 @@ export class WorkerSet {
     this.#follow(waiting);
   }
 
-  #swap(engine: SwapEngine, entry: LedgerEntry, { transition, mover }: SwapSignal): Promise<void> {
+  async #swap(engine: SwapEngine, entry: LedgerEntry, { transition, mover }: SwapSignal): Promise<void> {
     const previous = engine.snapshot === null ? null : this.places.of(engine.snapshot, engine, engine.whole);
     const target = this.places.of(entry.identity, engine);
     const swap = this.#start(engine, {
@@ -256,9 +265,10 @@ export class WorkerSet {
       previous,
       weights: previous === null ? 'unknown' : 'previous',
       hasTarget: false,
+      was: { name: this.#table.parts.labels.of(engine.worker).newest?.name ?? null, start: engine.startedAt },
     });
-    swap.begin();
-    return swap.over;
+    await this.begin(engine, swap);
+    await swap.over;
   }
 
   #start(engine: SwapEngine, order: SwapOrder): EngineSwap {
@@ -285,7 +295,7 @@ export class WorkerSet {
     return this.#start(engine, order);
   }
 
-  /** Begins what `bring` returned. That it is at work there must outlive the router before the engine is paused. */
+  /** Begins the swap of an engine. That it is at work there must outlive the router before the engine is paused. */
   async begin(engine: SwapEngine, swap: EngineSwap): Promise<void> {
     this.noted(engine, swap);
     await this.flush();
@@ -305,6 +315,7 @@ export class WorkerSet {
       entry.endedAt = Date.now();
       this.ledger.save(entry);
       if (this.#running === entry) this.#running = null;
+      this.#leftOver.resolve();
       this.#table.noteWork();
       // Requests may wait for what is not coming any more.
       this.#table.parts.gate.changed();
@@ -333,7 +344,8 @@ export class WorkerSet {
     const entry = this.#entryOf(order.target.identity);
     if (entry === null) return;
     const beganAt = Math.round(performance.timeOrigin + (state.beganMs.gate ?? 0));
-    this.ledger.note(entry, engine.url, { stage, error: error ?? warning, phases: phasesOf(state), beganAt });
+    const how = { stage, error: error ?? warning, phases: phasesOf(state), beganAt };
+    this.ledger.note(entry, engine.url, { ...how, ...order.was });
   }
 
   /** A trainer has replaced the engine's weights past `/swap`. Nothing is known of caches: all are taken for old. */

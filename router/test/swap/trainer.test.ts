@@ -1,4 +1,4 @@
-import { deepEqual, equal, match, ok } from 'node:assert/strict';
+import { deepEqual, equal, match, notEqual, ok } from 'node:assert/strict';
 import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
 import type { SimEngine } from '../../../simulator/src/engine.ts';
@@ -376,6 +376,62 @@ for (const isUndone of [false, true]) {
     deepEqual([back!.core.modelPath, back!.core.paused], ['/snapshots/step-2', false]);
   });
 }
+
+for (const kind of ['vllm', 'sglang'] as const) {
+  for (const how of ['was restarted while no router ran', 'has joined since'] as const) {
+    test(`${kind}: an engine that ${how} is not taken for one with the weights of a trainer's swap`, async (t) => {
+      const [steady, other] = await startSims(t, [kind, kind]);
+      const dataDir = temporaryFolder(t);
+      const hasJoined = how === 'has joined since';
+      const before = await startSwapScene(t, hasJoined ? [steady!] : [steady!, other!], { dataDir });
+      if (!hasJoined) await before.swap('step-1');
+      equal((await before.post('/swap/begin', { identity: 'step-2' })).status, 200);
+      await before.router.close();
+      if (!hasJoined) await other!.kill();
+      const [fresh] = hasJoined ? [other] : await startSims(t, [kind], { port: other!.port });
+
+      const workerUrls = [steady!.url, fresh!.url];
+      const options = { workerUrls, swapSnapshots: SNAPSHOTS, dataDir, healthCheckTimeoutSecs: 60 };
+      const router = await startTestRouter(t, options);
+      const again = await sceneOf(router, [steady!, fresh!], ['registered', 'warming']);
+      await steady!.core.loadWeights('tensors', undefined);
+      const ended = await again.post('/swap/end', { identity: 'step-2' });
+      deepEqual([ended.status, steady!.core.weightVersion, steady!.core.paused], [207, 'step-2', false]);
+      await until('both serve', () => router.fleet.eligible.length === 2);
+      deepEqual([fresh!.core.weightVersion, fresh!.core.modelPath], ['step-2', '/snapshots/step-2']);
+      equal(steady!.core.modelPath, 'tensors');
+    });
+  }
+}
+
+test('vllm: an engine without a snapshot that was restarted while no router ran is not taken for the one that was paused', async (t) => {
+  const [engine] = await startSims(t, ['vllm']);
+  const dataDir = temporaryFolder(t);
+  const before = await startSwapScene(t, [engine!], { dataDir });
+  equal((await before.post('/swap/begin', { identity: 'step-1' })).status, 200);
+  await before.router.close();
+  await engine!.kill();
+  const [fresh] = await startSims(t, ['vllm'], { port: engine!.port });
+  const after = await startSwapScene(t, [fresh!], { dataDir });
+  deepEqual([(await after.untilOver()).snapshot, fresh!.core.modelPath], ['base', 'sim']);
+  notEqual(fresh!.core.weightVersion, 'step-1');
+  equal((await after.post('/swap/end', { identity: 'step-1' })).status, 409);
+});
+
+test('other weights than those of a swap that an earlier router has begun are noticed at its end', async (t) => {
+  const [engine] = await startSims(t, ['vllm']);
+  const dataDir = temporaryFolder(t);
+  const before = await startSwapScene(t, [engine!], { dataDir });
+  equal((await before.post('/swap/begin', { identity: 'step-1' })).status, 200);
+  await before.router.close();
+  const router = await startTestRouter(t, { workerUrls: [engine!.url], swapSnapshots: SNAPSHOTS, dataDir });
+  const again = await sceneOf(router, [engine!], 'warming');
+  await until('it is paused again', async () => (await again.status()).workers[0]!.stage === 'load');
+  await engine!.core.loadWeights('tensors', 'step-7');
+  const ended = await again.post('/swap/end', { identity: 'step-1' });
+  deepEqual([ended.status, engine!.core.paused], [409, true]);
+  match(await ended.text(), /has step-7/);
+});
 
 const moveAll = async (engines: readonly SimEngine[]): Promise<void> => {
   for (const { core } of engines) await core.loadWeights('tensors', undefined);
