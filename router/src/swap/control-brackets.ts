@@ -1,20 +1,15 @@
 import { controlOf } from '../engines/controls.ts';
 import { engines } from '../engines/engines.ts';
-import { UNSET } from '../engines/weight-label.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { ControlHook } from '../forward/control/fan-out.ts';
-import type { EngineTable } from './engine-table.ts';
+import type { BeforeUpdate, EngineTable } from './engine-table.ts';
 import type { EnginePhase, SwapEngine } from './engine.ts';
 
 /** How often paused engines are asked whether they run again: their trainer may resume them past the router. */
 const LOOK_MS = 1_000;
 
 /** What a pause or an update has begun with at an engine, and what came since. */
-interface Before {
-  /** What the engine named its weights. */
-  readonly name: string | null;
-  /** See `EngineLabel`. */
-  readonly realUpdates: number;
+interface Before extends BeforeUpdate {
   /** A call has replaced weights. */
   hasReplaced: boolean;
   /** A call has failed that may change weights. */
@@ -130,25 +125,17 @@ export class ControlBrackets implements ControlHook {
     this.#before.set(engine, { name, realUpdates, hasReplaced: false, hasFailed: false });
   }
 
-  /** What the engine reports now is its snapshot; if its weights were updated and its name for them is that of before, they have no name. */
+  /** What the engine reports now is its snapshot: see `EngineTable.updated`. */
   async #read(engine: SwapEngine): Promise<void> {
     if (hasChanged(engine)) return;
-    const { labels, log } = this.#table.parts;
     if (engine.isHeldByTrainer) this.#table.loads(engine, 'loaded');
-    const name = await labels.nameOf(engine.worker);
+    const name = await this.#table.parts.labels.nameOf(engine.worker);
     const before = this.#before.get(engine);
     // Its last worker has left and joined again since then.
     if (before === undefined) return this.#table.lifecycle.doubt(engine, 'its weights were updated while it joined');
-    const isNamed = name !== null && name !== UNSET && name !== before.name;
-    if (!isNamed && labels.of(engine.worker).realUpdates === before.realUpdates) return;
-    if (isNamed && name === engine.snapshot) return;
     // Weights that may be half written are known again when all of them were replaced.
-    if (engine.phase === 'quarantined' && (!isNamed || !before.hasReplaced || before.hasFailed)) return;
-    if (isNamed) engine.set.moved(engine, name);
-    else engine.unname(name);
-    const { url: worker, snapshot } = engine;
-    log.info({ worker, snapshot }, 'a trainer has replaced the weights of an engine');
-    this.#table.changed(engine);
+    if (engine.phase === 'quarantined' && (!before.hasReplaced || before.hasFailed)) return;
+    this.#table.updated(engine, name, before);
   }
 
   async #look(): Promise<void> {

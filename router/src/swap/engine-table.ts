@@ -1,3 +1,4 @@
+import { UNSET } from '../engines/weight-label.ts';
 import type { EngineWeights, LoadStage, WeightSource } from '../weights/engine-weights.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { EngineSwap, LoadableSnapshot } from './engine-swap.ts';
@@ -18,6 +19,14 @@ export interface EngineTableParts extends SwapParts {
   readonly gate: Gate;
   readonly meters: SwapMeters;
   readonly owner: SwapOwner;
+}
+
+/** An engine before an update of its weights past `/swap`. */
+export interface BeforeUpdate {
+  /** What it named its weights. */
+  readonly name: string | null;
+  /** See `EngineLabel`. */
+  readonly realUpdates: number;
 }
 
 /** The engines of the fleet by the sets of workers that share weights. */
@@ -217,6 +226,21 @@ export class EngineTable implements WeightSource {
   /** The replacement of the engine's weights has come so far. */
   loads({ ranks }: SwapEngine, stage: LoadStage): void {
     for (const worker of ranks) for (const listener of this.#loadListeners) listener(worker, stage);
+  }
+
+  /**
+   * A trainer may have replaced the engine's weights past `/swap`: the name that the engine reports is its snapshot. If its weights were updated and
+   * the name is that of before, they have no name.
+   */
+  updated(engine: SwapEngine, name: string | null, before: BeforeUpdate): void {
+    const { labels, log } = this.parts;
+    const isNamed = name !== null && name !== UNSET && name !== before.name;
+    if (isNamed && name !== engine.snapshot) engine.set.moved(engine, name);
+    else if (isNamed || labels.of(engine.worker).realUpdates === before.realUpdates) return;
+    else if (engine.phase === 'quarantined') return;
+    else engine.unname(name);
+    log.info({ worker: engine.url, snapshot: engine.snapshot }, 'a trainer has replaced the weights of an engine');
+    this.changed(engine);
   }
 
   /** The snapshot of the engine is another one. */

@@ -1,4 +1,4 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
 import { askJson } from '../engines/ask.ts';
 import { engines } from '../engines/engines.ts';
 import { identityOf } from '../engines/weight-label.ts';
@@ -6,7 +6,7 @@ import { weightCalls } from '../engines/weights.ts';
 import type { WeightJudge } from '../weights/version-labels.ts';
 import type { Worker } from '../fleet/worker.ts';
 import type { EngineSwap } from './engine-swap.ts';
-import type { EngineTable, EngineTableParts } from './engine-table.ts';
+import type { BeforeUpdate, EngineTable, EngineTableParts } from './engine-table.ts';
 import type { SwapEngine } from './engine.ts';
 import type { LedgerEntry } from './ledger.ts';
 import { ProcessWatch } from './process-watch.ts';
@@ -251,9 +251,12 @@ export class Lifecycle implements WeightJudge {
       const swap = await set.bring(engine, version, last);
       if (swap === 'late') continue;
       if (swap === null) {
+        const { realUpdates } = this.#parts.labels.of(engine.worker);
+        const { breaks } = engine;
         const wasPaused = await untilResumed(engine, this.#table, pause);
         signal.throwIfAborted();
-        if (!wasPaused && !set.hasBegunSince(last) && !isServing(engine)) this.serve(engine);
+        if (wasPaused) await this.#readResumed(engine, { name: version, realUpdates }, breaks);
+        else if (!set.hasBegunSince(last) && !isServing(engine)) this.serve(engine);
       } else {
         await set.begin(engine, swap);
         await swap.over;
@@ -274,6 +277,18 @@ export class Lifecycle implements WeightJudge {
     this.#parts.log.info({ worker: engine.url, snapshot: engine.snapshot }, 'engine has the snapshot of the fleet');
     // It was lost while the engine was asked.
     if (engine.watch?.isOpen !== true) this.doubt(engine, 'its process is not watched');
+  }
+
+  /** The engine was found paused and runs again: its trainer may have updated it meanwhile, as under a pause that this router has seen. */
+  async #readResumed(engine: SwapEngine, before: BeforeUpdate, breaks: number): Promise<void> {
+    const name = await this.#parts.labels.nameOf(engine.worker);
+    // The end of a connection is read by then that came before the answer.
+    await turn();
+    const isWatched = engine.breaks === breaks && engine.watch?.isOpen === true;
+    // The weights of another process say nothing of the fleet.
+    if (!isWatched && !(await engine.isSameProcess(this.#table.timeoutMs))) return;
+    // A swap may have replaced its weights.
+    if (engine.phase === 'registered' && !engine.isBusy) this.#table.updated(engine, name, before);
   }
 
   /** A swap of the fleet comes to an engine that loads, a trainer's update past `/swap` does not. */
