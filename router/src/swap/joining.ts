@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { UNSET, identityOf } from '../engines/weight-label.ts';
 import type { SwapOrder } from './engine-swap.ts';
 import type { SwapEngine } from './engine.ts';
@@ -6,6 +7,10 @@ import { wholeOf } from './load-calls.ts';
 import type { WorkerSet } from './worker-set.ts';
 
 const RESTARTED = 'the engine was restarted';
+
+/** An engine that joins is asked several questions, one after the other. */
+const MAX_QUESTIONS = 4;
+const LOOK_MS = 50;
 
 /** Which weights an engine gets that joins or returns: those of the fleet, or those of a swap that an earlier router did not end. */
 export class Joining {
@@ -121,6 +126,24 @@ export class Joining {
   waits(engine: SwapEngine): boolean {
     if (!this.awaitsTrainer || this.#interruptedAt(engine) !== null) return false;
     return this.interrupted!.engines.get(engine.url)?.stage !== 'done';
+  }
+
+  /** Resolves when the engines at which the interrupted swap goes on were asked what they have, or do not answer. */
+  async untilAsked(timeoutMs: number): Promise<void> {
+    const set = this.#set;
+    const untilMs = performance.now() + MAX_QUESTIONS * timeoutMs;
+    const isNext = (engine: SwapEngine): boolean =>
+      engine.phase === 'registered' && this.#interruptedAt(engine) !== null;
+    const isOver = (): boolean => set.isHeld || set.refusal !== null || performance.now() > untilMs;
+    const untilNext = async (engine: SwapEngine): Promise<void> => {
+      // An engine that has died costs no more than this question.
+      const answers = await engine.learn(timeoutMs).then(
+        () => true,
+        () => false,
+      );
+      while (answers && isNext(engine) && !isOver()) await delay(LOOK_MS);
+    };
+    await Promise.all([...set.engines.values()].filter(isNext).map(untilNext));
   }
 
   /** The snapshot of most serving engines, where the ledger has none. */

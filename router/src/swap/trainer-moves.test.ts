@@ -5,13 +5,13 @@ import type { Logger } from '../observe/log.ts';
 import { TrainerMoves } from './trainer-moves.ts';
 import type { WorkerSet } from './worker-set.ts';
 
-/** What a set of workers does at the end of a trainer's swap. */
-const ends = { endedByTrainer: () => {}, flush: () => Promise.resolve() };
+/** What a set of workers does at the begin and the end of a trainer's swap. */
+const idle = { untilAsked: () => Promise.resolve(), endedByTrainer: () => {}, flush: () => Promise.resolve() };
 
 test('while engines are paused for a trainer an error is logged every 30 s, and none after the end', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });
   const set: { running: { mover: string; identity: string } | null; engines: Map<string, unknown> } = {
-    ...ends,
+    ...idle,
     running: { mover: 'trainer', identity: 'step-3' },
     engines: new Map(),
   };
@@ -52,7 +52,7 @@ test('an end that is repeated is for engines that were not ready before', async 
   const [first, late] = [engine('first', 'load'), engine('late', 'pause')];
   const running = { mover: 'trainer', identity: 'step-3' };
   const engines = new Map(Object.entries({ first, late }));
-  const set = { running, ledger: { last: running }, refusal: null, engines, ...ends };
+  const set = { running, ledger: { last: running }, refusal: null, engines, ...idle };
   const labels = { nameOf: () => Promise.resolve('step-3') };
   const log = { error: () => {} };
   const moves = new TrainerMoves(
@@ -87,7 +87,7 @@ test('an engine may report the snapshot that the router loaded just before, or w
       ledger: { last: running },
       refusal: null,
       engines: new Map([['one', engine]]),
-      ...ends,
+      ...idle,
       begun: Promise.resolve(),
       signal: () => (set.running = running),
     };

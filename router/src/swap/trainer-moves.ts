@@ -65,6 +65,8 @@ export class TrainerMoves {
       this.#set.signal({ identity, reset: 'all', transition, mover: 'trainer' });
       this.#remind();
     }
+    // After a restart of this router it is still asking engines of this swap, and then pausing them.
+    await this.#set.untilAsked();
     await this.#set.begun;
     for (const { swap } of this.#set.engines.values()) await swap?.ready;
     return this.#engines(isReady);
@@ -102,8 +104,9 @@ export class TrainerMoves {
   }
 
   async #goOn({ identity }: LedgerEntry): Promise<Answer> {
+    // As at the begin.
+    await this.#set.untilAsked();
     const engines = [...this.#set.engines.values()];
-    // After a restart of this router it is still pausing engines of this swap.
     for (const { swap } of engines) if (swap?.order.mover === 'trainer') await swap.ready;
     const ready = engines.filter(isReady);
     const wrong = await Promise.all(ready.map((engine) => this.#problemOf(engine, identity)));

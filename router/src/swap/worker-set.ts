@@ -81,6 +81,11 @@ export class WorkerSet {
     return this.isHeld || this.ledger.last !== last;
   }
 
+  /** See `Joining`. */
+  untilAsked(): Promise<void> {
+    return this.#joining.untilAsked(this.#table.timeoutMs);
+  }
+
   /** Resolves when the swaps of the engines have begun. */
   get begun(): Promise<void> {
     return this.#begun.promise;

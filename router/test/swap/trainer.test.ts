@@ -295,6 +295,39 @@ test('a router that is stopped between begin and end leaves the engines to the t
     deepEqual([state, snapshot], ['serving', 'step-1']);
 });
 
+test('a begin and an end that come before a restarted router has asked the engines are answered as later ones', async (t) => {
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const dataDir = temporaryFolder(t);
+  const before = await startSwapScene(t, engines, { dataDir });
+  equal((await before.post('/swap/begin', { identity: 'step-1' })).status, 200);
+  await before.router.close();
+  const options = { workerUrls: engines.map(({ url }) => url), swapSnapshots: SNAPSHOTS, dataDir };
+  const { learn } = SwapEngine.prototype;
+  for (const path of ['/swap/begin', '/swap/end']) {
+    if (path === '/swap/end') await moveAll(engines);
+    const mayLearn = Promise.withResolvers<void>();
+    const held = t.mock.method(SwapEngine.prototype, 'learn', async function (this: SwapEngine, timeoutMs: number) {
+      await mayLearn.promise;
+      return learn.call(this, timeoutMs);
+    });
+    const router = await startTestRouter(t, { ...options, healthCheckTimeoutSecs: 60 });
+    const again = await sceneOf(router, engines, 'registered');
+    const answer = again.post(path, { identity: 'step-1' });
+    await until(
+      'the request is at work',
+      async () => held.mock.callCount() > engines.length || (await hasAnswer(answer)),
+    );
+    mayLearn.resolve();
+    equal((await answer).status, 200, path);
+    held.mock.restore();
+    if (path === '/swap/begin') await router.close();
+  }
+  for (const { core } of engines) deepEqual([core.weightVersion, core.paused], ['step-1', false]);
+});
+
+const hasAnswer = (answer: Promise<unknown>): Promise<boolean> =>
+  Promise.race([answer.then(() => true), new Promise<boolean>((resolve) => setImmediate(resolve, false))]);
+
 test('a router that is stopped within a swap pauses no other engine', async (t) => {
   const engines = await startSims(t, ['vllm', 'sglang'], { weightLoadMs: 10_000 });
   const dataDir = temporaryFolder(t);
