@@ -33,7 +33,11 @@ export class ControlBrackets implements ControlHook {
 
   async before(path: string, workers: readonly Worker[]): Promise<void> {
     const control = controlOf(path);
-    if (control?.pauses === 'generation') for (const worker of workers) this.#hold(worker);
+    if (control?.pauses === 'generation') {
+      for (const worker of workers) this.#hold(worker);
+      // The next router must know who has paused them.
+      await this.#table.parts.state.flush();
+    }
     // Before the first token with the new weights.
     if (control?.resumes === 'generation') await Promise.all(this.#heldOf(workers).map((engine) => this.#read(engine)));
     if (control?.changesVersion !== true) return;
@@ -90,6 +94,7 @@ export class ControlBrackets implements ControlHook {
     engine.isHeldByTrainer = true;
     this.#begin(engine);
     engine.setInSwap(true);
+    engine.set.ledger.noteHeldName(engine.url, this.#before.get(engine)!.name ?? '');
     this.#held.add(engine);
     this.#table.loads(engine, 'paused');
     engine.set.hold();
@@ -102,6 +107,7 @@ export class ControlBrackets implements ControlHook {
     this.#table.loads(engine, 'over');
     engine.isHeldByTrainer = false;
     engine.setInSwap(false);
+    engine.set.ledger.noteHeldName(engine.url, null);
     if (engine.phase === 'quarantined' && engine.snapshot !== null) this.#table.lifecycle.readmit(engine);
     this.#table.parts.gate.open(engine.url);
     if ([...this.#held].every(({ set }) => set !== engine.set)) engine.set.release();

@@ -75,6 +75,8 @@ export interface LedgerEntry extends z.output<typeof entry> {
   readonly beganMs: number;
 }
 
+/** What is noted of an engine beside swaps: where the weights of its start are, and names. */
+const NOTES: readonly string[] = ['boot', 'kept', 'held'];
 /** Older ones are forgotten. */
 const MAX_ENTRIES = 4_096;
 /** Older ones are kept without their engines. */
@@ -100,7 +102,7 @@ export class Ledger {
     const records = new Map<number, [url: string, json: string][]>();
     for (const [name, json] of state.entries()) {
       const [, seq, url] = name.startsWith(`${key}|`) ? name.split('|') : [];
-      if (seq === 'boot' || seq === 'kept') this.#away.add(url!);
+      if (seq !== undefined && NOTES.includes(seq)) this.#away.add(url!);
       if (url !== undefined) records.set(Number(seq), [...(records.get(Number(seq)) ?? []), [url, json]]);
       const read = url === undefined && seq !== undefined ? entry.safeParse(parseJson(json)) : null;
       if (read?.success !== true) continue;
@@ -214,7 +216,7 @@ export class Ledger {
   }
 
   #forget(url: string): void {
-    for (const note of ['boot', 'kept']) this.#state.delete(`${this.#key}|${note}|${url}`);
+    for (const note of NOTES) this.#state.delete(`${this.#key}|${note}|${url}`);
     for (const each of this.#entries.slice(-1 - MAX_DETAILED)) {
       const record = each.engines.get(url);
       // That no engine could load it decides what others load.
@@ -240,8 +242,22 @@ export class Ledger {
   }
 
   noteKeptName(url: string, name: string | null): void {
-    if (name !== null) this.#state.set(`${this.#key}|kept|${url}`, name);
-    else if (this.keptNameOf(url) !== null) this.#state.delete(`${this.#key}|kept|${url}`);
+    this.#noteName('kept', url, name);
+  }
+
+  /** How the engine named its weights when a trainer paused it past `/swap`; '': not at all. null: it is not paused so. */
+  heldNameOf(url: string): string | null {
+    return this.#state.get(`${this.#key}|held|${url}`) ?? null;
+  }
+
+  noteHeldName(url: string, name: string | null): void {
+    this.#noteName('held', url, name);
+  }
+
+  #noteName(note: 'kept' | 'held', url: string, name: string | null): void {
+    const key = `${this.#key}|${note}|${url}`;
+    if (name !== null) this.#state.set(key, name);
+    else if (this.#state.get(key) !== undefined) this.#state.delete(key);
     this.#keep(url);
   }
 

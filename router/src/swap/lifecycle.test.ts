@@ -82,6 +82,7 @@ for (const isWatched of [true, false]) {
       },
       begin: () => Promise.resolve(),
       brought: () => {},
+      ledger: { heldNameOf: () => null, noteHeldName: () => {} },
     };
     const begun = Promise.withResolvers<void>();
     const engine = {
@@ -116,6 +117,7 @@ test('an engine that could not load is asked again at once when it was restarted
     untilIdle: () => Promise.resolve(null),
     bring: () => Promise.resolve({ isRunning: false, hasDied: false, over: Promise.resolve() }),
     brought: () => {},
+    ledger: { heldNameOf: () => null, noteHeldName: () => {} },
     begin: () => Promise.resolve(),
   };
   const engine = {

@@ -248,15 +248,18 @@ export class Lifecycle implements WeightJudge {
       signal.throwIfAborted();
       if (isServing(engine)) break;
       if (this.#table.isHandedOver) continue;
-      const swap = await set.bring(engine, version, last);
+      // A trainer may have updated it under a pause that an earlier router has seen, and resumes it.
+      const heldName = engine.isHeldByTrainer ? null : set.ledger.heldNameOf(engine.url);
+      const isHeld = heldName !== null && (await foundPaused(engine, this.#table.timeoutMs)) !== null;
+      const swap = isHeld ? null : await set.bring(engine, version, last);
       if (swap === 'late') continue;
       if (swap === null) {
         const { realUpdates } = this.#parts.labels.of(engine.worker);
         const { breaks } = engine;
         const wasPaused = await untilResumed(engine, this.#table, pause);
         signal.throwIfAborted();
-        if (wasPaused) await this.#readResumed(engine, { name: version, realUpdates }, breaks);
-        else if (!set.hasBegunSince(last) && !isServing(engine)) this.serve(engine);
+        if (wasPaused) await this.#readResumed(engine, { name: heldName ?? version, realUpdates }, breaks);
+        else if (!isHeld && !set.hasBegunSince(last) && !isServing(engine)) this.serve(engine);
       } else {
         await set.begin(engine, swap);
         await swap.over;
@@ -272,6 +275,7 @@ export class Lifecycle implements WeightJudge {
       }
     }
     set.brought();
+    if (!engine.isHeldByTrainer) set.ledger.noteHeldName(engine.url, null);
     engine.isDoubted = false;
     this.#table.changed(engine);
     this.#parts.log.info({ worker: engine.url, snapshot: engine.snapshot }, 'engine has the snapshot of the fleet');

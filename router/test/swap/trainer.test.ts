@@ -7,7 +7,7 @@ import { startRouterProcess } from '../chaos/router-process.ts';
 import { connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { startTestRouter } from '../harness/router.ts';
-import { SNAPSHOTS, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { SNAPSHOTS, type SwapScene, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -384,70 +384,79 @@ test('without a data directory, engines that a restarted router finds paused are
   for (let i = 0; i < 4; i++) equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
 });
 
-/** The fleet has step-1. A trainer pauses it past `/swap`, and the router is started again. */
-async function restartedUnderPause(t: TestContext) {
-  const engines = await startSims(t, ['sglang', 'vllm']);
+/** What a trainer does to give all engines step-2. */
+const updates = {
+  async sglang({ post: call }: SwapScene): Promise<void> {
+    equal((await call(TENSORS, { weight_version: 'step-2', flush_cache: false })).status, 200);
+  },
+  async vllm({ engines }: SwapScene): Promise<void> {
+    for (const engine of engines) {
+      await moveVllm(engine, 'tensors');
+      await direct(engine, '/update_weight_version', { new_version: 'step-2' });
+    }
+  },
+};
+
+/** The fleet has step-1. A trainer pauses it past `/swap`, and the router is started again. @param update before that */
+async function restartedUnderPause(
+  t: TestContext,
+  kind: 'vllm' | 'sglang',
+  update?: (scene: SwapScene) => Promise<void>,
+) {
+  const engines = await startSims(t, [kind, kind]);
   // For so long /health of a paused SGLang is asked.
   const options = { swapSnapshots: SNAPSHOTS, dataDir: temporaryFolder(t), healthCheckTimeoutSecs: 2 };
   const before = await startSwapScene(t, engines, options);
   await before.swap('step-1');
-  for (const kind of ['sglang', 'vllm'] as const) await before.post(bare[kind].pause, bare[kind].body);
+  const { pause, resume, body } = bare[kind];
+  equal((await before.post(pause, body)).status, 200);
+  await update?.(before);
   await before.router.close();
   const router = await startTestRouter(t, { ...options, workerUrls: engines.map(({ url }) => url) });
-  const resumeAll = async (): Promise<void> => {
-    for (const { resume } of Object.values(bare)) await again.post(resume);
-    await until('all serve', () => router.fleet.eligible.length === engines.length);
-  };
   const again = await sceneOf(router, engines, 'paused');
-  return { ...again, engines, resumeAll };
+  const snapshotsAfterResume = async (): Promise<(string | null)[]> => {
+    await again.post(resume);
+    await until('all serve', () => router.fleet.eligible.length === engines.length);
+    const { snapshot, workers } = await again.status();
+    return [snapshot, ...workers.map((worker) => worker.snapshot)];
+  };
+  return { ...again, engines, snapshotsAfterResume };
 }
 
-for (const how of ['through the router', 'past it'] as const) {
-  test(`an update ${how} under a pause in which the router was restarted is the snapshot`, async (t) => {
-    const { engines, post: call, status, resumeAll } = await restartedUnderPause(t);
-    const [sglang, vllm] = engines;
-    const update = { weight_version: 'step-2', flush_cache: false };
-    if (how === 'through the router') equal((await call(TENSORS, update)).status, 207);
-    else await direct(sglang!, TENSORS, update);
-    await vllm!.core.loadWeights('tensors', undefined);
-    await direct(vllm!, '/update_weight_version', { new_version: 'step-2' });
-    const loaded = engines.map(({ core }) => core.modelPath);
-    await resumeAll();
-    const { snapshot, workers } = await status();
-    deepEqual([snapshot, ...workers.map((worker) => worker.snapshot)], ['step-2', 'step-2', 'step-2']);
-    deepEqual(
-      engines.map(({ core }) => core.modelPath),
-      loaded,
-      'nothing was loaded over it',
-    );
-  });
+for (const kind of ['vllm', 'sglang'] as const) {
+  for (const when of ['before', 'after'] as const) {
+    test(`${kind}: an update under a bare pause, ${when} a restart of the router, is the snapshot`, async (t) => {
+      const update = updates[kind];
+      const scene = await restartedUnderPause(t, kind, when === 'before' ? update : undefined);
+      const { engines, snapshotsAfterResume } = scene;
+      if (when === 'after') await update(scene);
+      deepEqual(
+        engines.map(({ core }) => [core.weightVersion, core.paused]),
+        engines.map(() => ['step-2', true]),
+      );
+      const paths = engines.map(({ core }) => core.modelPath);
+      deepEqual(await snapshotsAfterResume(), ['step-2', 'step-2', 'step-2']);
+      deepEqual(
+        engines.map(({ core }) => core.modelPath),
+        paths,
+        'nothing was loaded over it',
+      );
+    });
+  }
 }
 
-test('an update without a new name under a pause in which the router was restarted leaves no snapshot', async (t) => {
-  const { engines, post: call, status, resumeAll } = await restartedUnderPause(t);
-  equal((await call(TENSORS, { flush_cache: false })).status, 207);
-  const loaded = engines.map(({ core }) => core.modelPath);
-  await resumeAll();
-  const { workers } = await status();
-  deepEqual(
-    new Map(workers.map(({ url, snapshot }) => [url, snapshot])),
-    new Map([
-      [engines[0]!.url, null],
-      [engines[1]!.url, 'step-1'],
-    ]),
-  );
-  deepEqual(
-    engines.map(({ core }) => core.modelPath),
-    loaded,
-  );
+test('an update without a new name under a bare pause, after a restart of the router, leaves no snapshot', async (t) => {
+  const { post: call, engines, snapshotsAfterResume } = await restartedUnderPause(t, 'sglang');
+  equal((await call(TENSORS, { flush_cache: false })).status, 200);
+  deepEqual(await snapshotsAfterResume(), ['step-1', null, null]);
+  for (const { core } of engines) equal(core.modelPath, 'weights unnamed');
 });
 
 test('an engine that was found paused and is another process then says nothing of the weights of the fleet', async (t) => {
-  const { engines, status, resumeAll } = await restartedUnderPause(t);
+  const { engines, snapshotsAfterResume } = await restartedUnderPause(t, 'sglang');
   await engines[0]!.kill();
   const [back] = await startSims(t, ['sglang'], { port: engines[0]!.port, weightVersion: 'of-its-image' });
-  await resumeAll();
-  equal((await status()).snapshot, 'step-1');
+  deepEqual(await snapshotsAfterResume(), ['step-1', 'step-1', 'step-1']);
   deepEqual([back!.core.weightVersion, back!.core.modelPath], ['step-1', '/snapshots/step-1']);
 });
 
