@@ -57,7 +57,7 @@ export interface AdmissionParts {
   readonly held?: { readonly size: number };
   readonly heap: HeapGuard;
   /** The key in the fair queue. */
-  readonly keyOf: (head: RequestHead) => string;
+  readonly keyOf: (x: Exchange) => string;
   readonly noAvailableWorkers: () => RouterError;
   /** Called with each queue time, also after a timeout or a disconnect. */
   readonly onWaited: (seconds: number) => void;
@@ -194,7 +194,7 @@ export class Admission {
     const { queueTimeoutMs: limitMs } = this.#options;
     const limit = new TimeLimit(limitMs, expire);
     const waiter: Waiter = { x, goOn, reason, sinceMs: performance.now(), limit, ticket: null };
-    waiter.ticket = this.#queue.enter(waiter, pluginsKey(x) ?? this.#parts.keyOf(x.head), priority);
+    waiter.ticket = this.#queue.enter(waiter, this.#parts.keyOf(x), priority);
     this.waiting[reason]++;
     this.queued[reason]++;
     x.waiting = { phase: 'queued', reason, sinceMs: waiter.sinceMs, limitMs };
@@ -311,7 +311,3 @@ export class Admission {
     return this.#hasPlace() ? rateSecs : Math.max(rateSecs, this.#pace.secsUntil(places, nowMs));
   }
 }
-
-/** A tenant or session key that a plugin has set. */
-const pluginsKey = ({ key }: Exchange): string | null =>
-  key !== null && (key.kind === 'tenant' || key.kind === 'session') ? `${key.kind}:${key.value}` : null;

@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { exchangeOf } from '../../test/harness/policy.ts';
 import { keyOrders } from '../classify/routing-keys.ts';
+import type { KeyKind } from '../exchange.ts';
 import { fairKeys } from './fair-queue.ts';
 
-const keyOf = (...headers: readonly string[]): string =>
-  fairKeys(keyOrders.turnout(['x-session-id', 'x-smg-routing-key']))(exchangeOf({ headers }).head);
+const fairKey = fairKeys(keyOrders.turnout(['x-session-id', 'x-smg-routing-key']));
+const keyOf = (...headers: readonly string[]): string => fairKey(exchangeOf({ headers }));
 
 test('the tenant, else the session, else the line of all without a key', () => {
   assert.equal(keyOf('x-session-id: s', 'x-tenant-id: t'), 'tenant:t');
@@ -17,6 +18,17 @@ test('the tenant, else the session, else the line of all without a key', () => {
 test('a fairness id of the Gateway API Inference Extension goes before all others', () => {
   assert.equal(keyOf('x-gateway-inference-fairness-id: f', 'x-tenant-id: t'), 'fairness:f');
   assert.equal(keyOf('x-llm-d-inference-fairness-id: f', 'x-session-id: s'), 'fairness:f');
+});
+
+test('the tenant of a plugin goes before what headers name, its session only before their session', () => {
+  const withOwn = (kind: KeyKind, ...headers: readonly string[]): string =>
+    fairKey({ ...exchangeOf({ headers }), key: { kind, value: 'p', source: 'plugin' } });
+  assert.equal(withOwn('tenant', 'x-tenant-id: t', 'x-gateway-inference-fairness-id: f'), 'tenant:p');
+  assert.equal(withOwn('session', 'x-tenant-id: t', 'x-session-id: s'), 'tenant:t');
+  assert.equal(withOwn('session', 'x-gateway-inference-fairness-id: f'), 'fairness:f');
+  assert.equal(withOwn('session', 'x-session-id: s'), 'session:p');
+  assert.equal(withOwn('request', 'x-session-id: s'), 'session:s');
+  assert.equal(withOwn('content'), '');
 });
 
 test('a tenant and a session of one name wait in two lines; a long key is kept short', () => {

@@ -1,3 +1,4 @@
+import type { Exchange, KeyKind, RoutingKey } from '../exchange.ts';
 import type { RequestHead } from '../wire/request-head.ts';
 import { gatewayHeaders } from '../classify/gateway-headers.ts';
 import { type KeyPlace, headerKeyText } from '../classify/routing-keys.ts';
@@ -90,21 +91,26 @@ export class FairQueue<T> {
 }
 
 /**
- * The key of a request in the queue: its fairness id, else its tenant's, else its session's, else ''. Only headers are read, because the
- * body may not have arrived.
+ * The key of a request in the queue: the tenant that a plugin has set, else its fairness id, else its tenant's, else the session that a
+ * plugin has set, else its session's, else ''. Of the request only headers are read, because the body may not have arrived.
  */
-export function fairKeys(places: readonly KeyPlace[]): (head: RequestHead) => string {
-  const inHeaders = places.filter((place) => place.in === 'header');
-  const inOrder = [
-    ...gatewayHeaders.fairnessId.map((name) => ({ kind: 'fairness', name })),
-    ...['tenant', 'session'].flatMap((kind) => inHeaders.filter((place) => place.kind === kind)),
-  ];
-  return (head) => {
-    for (const { kind, name } of inOrder) {
-      const value = head.get(name);
-      // The kind is part of the key, because a tenant and a session may have the same name.
-      if (value !== undefined && value !== '') return `${kind}:${headerKeyText(value)}`;
-    }
-    return '';
-  };
+export function fairKeys(places: readonly KeyPlace[]): (x: Pick<Exchange, 'head' | 'key'>) => string {
+  const headersOf = (kind: KeyKind) => places.filter((place) => place.in === 'header' && place.kind === kind);
+  const owners = [...gatewayHeaders.fairnessId.map((name) => ({ kind: 'fairness', name })), ...headersOf('tenant')];
+  const sessions = headersOf('session');
+  return ({ head, key }) =>
+    pluginsKey(key, 'tenant') || keyIn(head, owners) || pluginsKey(key, 'session') || keyIn(head, sessions);
+}
+
+/** Before a request is admitted only plugins have set a key. */
+const pluginsKey = (key: RoutingKey | null, kind: KeyKind): string =>
+  key?.kind === kind ? `${kind}:${key.value}` : '';
+
+function keyIn(head: RequestHead, places: readonly { readonly kind: string; readonly name: string }[]): string {
+  for (const { kind, name } of places) {
+    const value = head.get(name);
+    // The kind is part of the key, because a tenant and a session may have the same name.
+    if (value !== undefined && value !== '') return `${kind}:${headerKeyText(value)}`;
+  }
+  return '';
 }

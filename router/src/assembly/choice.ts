@@ -120,7 +120,7 @@ export async function startChoice(parts: Engines) {
     models,
     held: holdQueue,
     heap,
-    keyOf: (head) => keys.fair(head),
+    keyOf: (x) => keys.fair(x),
     noAvailableWorkers: noAvailable,
     onWaited: (seconds) => meters.queueWait.observe(seconds),
   });

@@ -1,9 +1,11 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { type Client, connectClient, request, send } from '../harness/client.ts';
 import type { EngineRequest } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { HELLO, type RouterOptions, type Scene, startScene, untilIdle } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 import { metric } from './metric.ts';
 
@@ -81,6 +83,26 @@ test('keys take turns: one with many requests waiting is not served before one w
     order.push(asked.target);
   }
   deepEqual(order, ['/a1', '/b1', '/c1', '/none1', '/a2', '/b2', '/none2', '/a3']);
+});
+
+test('a session in the path is the key only of requests without a tenant or a fairness id', async (t) => {
+  const tokenizerPath = temporaryFolder(t);
+  writeTokenizer(tokenizerPath);
+  const plugin = ['chat-sessions:{"verify":false}'];
+  const { engine, running, wait } = await startBusyScene(t, { plugin, tokenizerPath });
+  for (const name of ['a1', 'a2', 'a3']) await wait(`/sessions/${name}/${name}`, ['x-tenant-id: a']);
+  for (const name of ['f1', 'f2']) await wait(`/sessions/${name}/${name}`, ['x-gateway-inference-fairness-id: f']);
+  await wait('/sessions/b/b1', ['x-tenant-id: b']);
+  for (const name of ['s1', 's2']) await wait(`/sessions/s/${name}`);
+  await wait('/sessions/u/u1');
+  const order: string[] = [];
+  let asked = running;
+  for (let left = 9; left > 0; left--) {
+    asked.answer('1');
+    asked = await engine.next();
+    order.push(asked.target);
+  }
+  deepEqual(order, ['/a1', '/f1', '/b1', '/s1', '/u1', '/a2', '/f2', '/s2', '/a3']);
 });
 
 test('queue full: 429 with retry-after at once, in the dialect of the API; the connection lives on', async (t) => {
