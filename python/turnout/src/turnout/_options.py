@@ -291,7 +291,7 @@ class RouterOptions(TypedDict, total=False):
     """Maximum time from request to the end of its response. 0: no limit. Default: 0."""
 
     queue_size: int
-    """Requests that may wait when a limit is reached; further ones get 429. The queue is fair between API keys or clients. Default: 100."""
+    """Requests that may wait when a limit is reached; further ones get 429. The queue is fair between tenants or sessions. Default: 100."""
 
     queue_timeout_secs: float
     """Maximum wait in the queue; then the request gets 503. Default: 60."""

@@ -19,7 +19,7 @@ export const limitsOptions = {
   queueSize: option(
     '<count>',
     count.default(100),
-    'Requests that may wait when a limit is reached; further ones get 429. The queue is fair between API keys or clients.',
+    'Requests that may wait when a limit is reached; further ones get 429. The queue is fair between tenants or sessions.',
   ),
   queueTimeoutSecs: option('<secs>', secs.default(60), 'Maximum wait in the queue; then the request gets 503.'),
   objectives: option(
