@@ -129,32 +129,26 @@ export class Fleet {
       return "A data-parallel rank can't be one half of a pair of SGLang engines: give the engine as http://host:port.";
     const ownKey = options.apiKey === undefined ? null : { authorization: `Bearer ${options.apiKey}` };
     const asksForRanks = mayBeRank && this.#options.asksForRanks === true && rank === null;
-    const known = asksForRanks ? this.named(url) : [];
-    if (known.length > 0) {
-      for (const worker of known) {
-        if (ownKey !== null) worker.key = ownKey;
-        if (options.isOperators === true) worker.isKept = true;
-      }
-      return known[0]!;
+    // The ranks that the engine was found to have, or those that are named.
+    const known = asksForRanks ? this.named(url) : addresses.flatMap((address) => this.#byUrl.get(address.url) ?? []);
+    const [there] = known;
+    if (there !== undefined && options.role !== undefined && there.role !== role) {
+      return `That engine is in the fleet as ${there.role}: remove it first.`;
     }
+    for (const worker of known) {
+      if (ownKey !== null) worker.key = ownKey;
+      if (options.isOperators === true) worker.isKept = true;
+      if (options.bootstrapPort !== undefined) worker.bootstrapPort = options.bootstrapPort;
+    }
+    if (asksForRanks && there !== undefined) return there;
     const key = ownKey ?? this.#options.key ?? { authorization: '' };
     const bootstrapPort = options.bootstrapPort ?? null;
     const { podId = null, labels = {} } = options;
     const made = { role, bootstrapPort, labels, pool, key, podId, isKept: podId === null, asksForRanks };
-    const other = addresses.map((address) => this.#byUrl.get(address.url)).find((there) => there !== undefined);
-    if (other !== undefined && options.role !== undefined && other.role !== role) {
-      return `That engine is in the fleet as ${other.role}: remove it first.`;
-    }
-    const [first] = addresses.map((address) => {
-      const there = this.#byUrl.get(address.url);
-      if (there !== undefined) {
-        if (ownKey !== null) there.key = ownKey;
-        if (options.isOperators === true) there.isKept = true;
-        if (options.bootstrapPort !== undefined) there.bootstrapPort = options.bootstrapPort;
-        return there;
-      }
-      return this.#insert(randomUUID(), address, made, asksForRanks ? REASONS.ranks : 0);
-    });
+    const reasons = asksForRanks ? REASONS.ranks : 0;
+    const [first] = addresses.map(
+      (address) => this.#byUrl.get(address.url) ?? this.#insert(randomUUID(), address, made, reasons),
+    );
     return first!;
   }
 

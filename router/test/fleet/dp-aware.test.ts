@@ -159,6 +159,31 @@ test('--dp-aware: a restarted engine may have other ranks, and each has its own 
   assert.equal(router.fleet.get(`${engine.url}@0`)!.id, id);
 });
 
+test('--dp-aware: a known engine of a pair takes another bootstrap port, and no other role', async (t) => {
+  const engines = [await startEngine(t, { control: vllm }), await startEngine(t, { control: vllm })];
+  const [prefill, decode] = engines.map(({ url }) => url);
+  const pairs = { vllmPdDisaggregation: true, kvConnector: 'mooncake', dpAware: true };
+  const router = await startTestRouter(t, { ...options, ...pairs, prefill: [prefill, '8998'], decode: [decode] });
+  await until('the ranks of both serve', () => router.fleet.eligible.length === 6);
+  const shown = () =>
+    router.fleet.workers
+      .map(({ role, bootstrapPort }) => `${role} ${bootstrapPort}`)
+      .toSorted()
+      .join(', ');
+  const expected = (port: number) =>
+    [...Array<string>(3).fill('decode null'), ...Array<string>(3).fill(`prefill ${port}`)].join(', ');
+  assert.equal(shown(), expected(8998));
+  await router.reload(() => ({ ...router.config, prefill: [prefill!, '8999'] }));
+  assert.equal(shown(), expected(8999));
+  const add = (body: object) => send(t, router.url, request('POST', '/workers', JSON.stringify(body)));
+  assert.equal((await add({ url: prefill, worker_type: 'prefill', bootstrap_port: 9000 })).status, 202);
+  assert.equal(shown(), expected(9000));
+  const { status, text } = await add({ url: prefill, worker_type: 'decode' });
+  assert.equal(status, 400);
+  assert.match(text, /in the fleet as prefill: remove it first/);
+  assert.equal(shown(), expected(9000));
+});
+
 test('--dp-aware needs health checks', () => {
   assert.throws(
     () => loadConfig({ dpAware: true, disableHealthCheck: true }, {}, undefined),
