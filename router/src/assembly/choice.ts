@@ -109,7 +109,7 @@ export async function startChoice(parts: Engines) {
   closers.add(() => tracing?.close());
   const countPlaced = policyMeters.placed.bind(policyMeters);
   const onPlaced = tracing === null ? countPlaced : (x: Exchange) => (countPlaced(x), tracing.placed(x));
-  const facts = new FactReader(table, reader, models);
+  const facts = new FactReader(table, reader, models, watch.health);
   const chooser = new Chooser(fleet, table, { queue: holdQueue, full, slowStart, models, explains, homes, onPlaced });
 
   const heap = new HeapGuard();

@@ -1,6 +1,7 @@
 import { asksMetadata, cacheUseOf } from '../engines/generation.ts';
 import type { Exchange, RoutingKey } from '../exchange.ts';
 import type { FleetModels } from '../fleet/fleet-models.ts';
+import type { Health } from '../fleet/health.ts';
 import { copiedTogether } from '../kit/copy-slices.ts';
 import { percentDecoded } from '../kit/percent-decoded.ts';
 import type { Needs } from '../placed-request.ts';
@@ -152,12 +153,19 @@ export class FactReader {
   readonly #needed: NeededFacts;
   readonly #reader: BodyReader;
   readonly #models: FleetModels | null;
+  readonly #health: Pick<Health, 'firstChecks'> | null;
 
-  /** @param models null: all workers serve the same models */
-  constructor(needed: NeededFacts, reader: BodyReader, models: FleetModels | null = null) {
+  /** @param models null: all workers serve the same models @param health null: the workers are known */
+  constructor(
+    needed: NeededFacts,
+    reader: BodyReader,
+    models: FleetModels | null = null,
+    health: Pick<Health, 'firstChecks'> | null = null,
+  ) {
     this.#needed = needed;
     this.#reader = reader;
     this.#models = models;
+    this.#health = health;
   }
 
   /** Whether the head of each request is read for a key. */
@@ -165,9 +173,17 @@ export class FactReader {
     return this.#needed.needs !== 'nothing' || this.#needed.needsModel || this.#models?.areSeveral === true;
   }
 
-  /** Calls `then` when all is known: at once, or when the body is complete. */
+  /** Calls `then` when all is known: at once, or after the first checks of new engines, or when the body is complete. */
   prepare(x: Exchange, then: () => void): void {
     if (x.target !== null) return then();
+    const checks = this.#health?.firstChecks ?? null;
+    if (checks === null) return this.#read(x, then);
+    void checks.then(() => {
+      if (x.outcome === null) this.#read(x, then);
+    });
+  }
+
+  #read(x: Exchange, then: () => void): void {
     x.readsState = asksMetadata(x.head.method, x.path);
     x.cacheUse = cacheUseOf(x.head.method, x.path);
     const { needs } = this.#needed;

@@ -109,6 +109,9 @@ export class HealthWatch {
   readonly #starts = new Set<string>();
   /** It was logged that it does not start. */
   #isReported = false;
+  readonly #first = Promise.withResolvers<void>();
+  /** Resolves when the first check has ended. */
+  readonly firstCheck = this.#first.promise;
 
   readonly #hangs: HangWatch;
 
@@ -190,6 +193,7 @@ export class HealthWatch {
       return 'fault' as const;
     });
     this.#isAsking = false;
+    this.#first.resolve();
     if (this.#isOver) return;
     if (found === 'void' || (found === 'well' && this.#isUnidentified)) return this.checkIn(0);
     // Not awaited: its metrics may come slowly.

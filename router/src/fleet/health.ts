@@ -1,8 +1,11 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { HealthWatch, type HealthWatchParts } from './health-watch.ts';
 import type { Worker } from './worker.ts';
 
 /** The first checks of new workers are this many milliseconds apart, so that 500 at once do not coincide. */
 const SPREAD_MS = 4;
+/** The longest time that requests wait for a first check. */
+const FIRST_CHECK_MS = 1_000;
 
 /** Checks every engine of a fleet, spread over the interval so that a large fleet is not probed at once. */
 export class Health {
@@ -11,6 +14,11 @@ export class Health {
   readonly #watches = new Map<string, HealthWatch>();
   /** Of removed workers with requests in flight: another engine may be added at the same URL. */
   readonly #last = new Map<Worker, HealthWatch>();
+  /**
+   * The first checks of new engines that are asked for their ranks; null: they have ended. Requests wait for them, because sessions of an
+   * earlier process of the router have their homes at ranks that are not known before, and would be placed elsewhere for good.
+   */
+  firstChecks: Promise<void> | null = null;
 
   constructor(parts: HealthWatchParts) {
     this.#parts = parts;
@@ -54,7 +62,18 @@ export class Health {
     const isNew = watch === undefined;
     if (watch === undefined) this.#watches.set(worker.engineUrl, (watch = new HealthWatch(this.#parts)));
     watch.add(worker);
-    if (isNew) watch.checkIn(random() * SPREAD_MS * (this.#watches.size - 1));
+    if (!isNew) return;
+    const delayMs = random() * SPREAD_MS * (this.#watches.size - 1);
+    watch.checkIn(delayMs);
+    if (worker.given.asksForRanks) this.#awaitFirst(watch, delayMs);
+  }
+
+  #awaitFirst({ firstCheck }: HealthWatch, delayMs: number): void {
+    const inTime = Promise.race([firstCheck, delay(delayMs + FIRST_CHECK_MS, undefined, { ref: false })]);
+    const all = Promise.all([this.firstChecks, inTime]).then(() => {
+      if (this.firstChecks === all) this.firstChecks = null;
+    });
+    this.firstChecks = all;
   }
 
   #leave(worker: Worker): void {

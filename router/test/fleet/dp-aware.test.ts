@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { type TestContext, test } from 'node:test';
 import { loadConfig } from '../../src/config/load.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { type ControlAnswer, answer, startEngine } from '../harness/engine.ts';
+import type { Router } from '../../src/router.ts';
 import { startTestRouter } from '../harness/router.ts';
+import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { startInPlaceOf } from '../chaos/scene.ts';
 import { until } from '../harness/within.ts';
 
@@ -183,6 +188,63 @@ test('--dp-aware: a known engine of a pair takes another bootstrap port, and no 
   assert.match(text, /in the fleet as prefill: remove it first/);
   assert.equal(shown(), expected(9000));
 });
+
+/** SGLang with two ranks, which answers questions when `gate` is open and generations with its URL and the rank. */
+async function startRanked(t: TestContext): Promise<{ url: string; gate: Promise<void> }> {
+  const models = json({ object: 'list', data: [{ id: 'm', object: 'model' }] });
+  const answers = (path: string) => (path === '/v1/models' ? models : sglang(2)(path));
+  const server = createServer((asked, response) => {
+    asked.resume();
+    if (asked.method === 'GET') void engine.gate.then(() => asked.socket.end(answers(asked.url!) ?? ''));
+    else response.end(`${engine.url}@${String(asked.headers['x-data-parallel-rank'])}`);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  t.after(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const { port } = server.address() as AddressInfo;
+  const engine = { url: `http://127.0.0.1:${port}`, gate: Promise.resolve() };
+  return engine;
+}
+
+for (const policy of ['sticky_least_loaded', 'rollout']) {
+  test(`--dp-aware, ${policy}: after a restart of the router sessions wait for the ranks of their engine, at most a second`, async (t) => {
+    const engines = [await startRanked(t), await startRanked(t)] as const;
+    const dataDir = temporaryFolder(t);
+    const workerUrls = engines.map(({ url }) => url);
+    const start = () => startTestRouter(t, { ...options, policy, dpAware: true, dataDir, workerUrls });
+    const ask = async (router: Router, session: string) =>
+      (
+        await send(
+          t,
+          router.url,
+          request('POST', '/v1/completions', '{"model":"m","prompt":"x"}', [`x-session-id: ${session}`]),
+        )
+      ).text;
+    const sessions = Array.from({ length: 16 }, (_, i) => `s${i}`);
+    const first = await start();
+    await until('all ranks serve', () => first.fleet.eligible.length === 4);
+    const homes = await Promise.all(sessions.map((session) => ask(first, session)));
+    assert.ok(homes.some((home) => home.startsWith(engines[1].url)));
+    await first.close();
+    const opened = Promise.withResolvers<void>();
+    engines[1].gate = opened.promise;
+    const second = await start();
+    await until('one engine serves', () => second.fleet.eligible.length === 2);
+    let served = 0;
+    const again = sessions.map((session) => ask(second, session).finally(() => served++));
+    await until('all are in', () => second.pipeline.inFlight.size + served === sessions.length);
+    opened.resolve();
+    assert.deepEqual(await Promise.all(again), homes);
+    await second.close();
+    engines[1].gate = new Promise(() => {});
+    const third = await start();
+    await until('one engine serves', () => third.fleet.eligible.length === 2);
+    assert.ok((await ask(third, 'new')).startsWith(engines[0].url));
+  });
+}
 
 test('--dp-aware needs health checks', () => {
   assert.throws(
