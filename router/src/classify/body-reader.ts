@@ -173,7 +173,7 @@ export class FactReader {
     return this.#needed.needs !== 'nothing' || this.#needed.needsModel || this.#models?.areSeveral === true;
   }
 
-  /** Calls `then` when all is known: at once, or after the first checks of new engines, or when the body is complete. */
+  /** Calls `then` when all is known: at once, or after the first checks of engines, or when the body is complete. */
   prepare(x: Exchange, then: () => void): void {
     if (x.target !== null) return then();
     const checks = this.#health?.firstChecks ?? null;

@@ -4,8 +4,6 @@ import type { Worker } from './worker.ts';
 
 /** The first checks of new workers are this many milliseconds apart, so that 500 at once do not coincide. */
 const SPREAD_MS = 4;
-/** The longest time that requests wait for a first check. */
-const FIRST_CHECK_MS = 1_000;
 
 /** Checks every engine of a fleet, spread over the interval so that a large fleet is not probed at once. */
 export class Health {
@@ -15,10 +13,13 @@ export class Health {
   /** Of removed workers with requests in flight: another engine may be added at the same URL. */
   readonly #last = new Map<Worker, HealthWatch>();
   /**
-   * The first checks of new engines that are asked for their ranks; null: they have ended. Requests wait for them, because sessions of an
-   * earlier process of the router have their homes at ranks that are not known before, and would be placed elsewhere for good.
+   * The first checks of the engines that are asked for their ranks and were there before any of them had answered; null: they have ended. Requests
+   * wait for them, because sessions of an earlier process of the router have their homes at ranks that are not known before, and would be placed
+   * elsewhere for good.
    */
   firstChecks: Promise<void> | null = null;
+  /** The first check of an engine has ended. */
+  #hasChecked = false;
 
   constructor(parts: HealthWatchParts) {
     this.#parts = parts;
@@ -65,11 +66,12 @@ export class Health {
     if (!isNew) return;
     const delayMs = random() * SPREAD_MS * (this.#watches.size - 1);
     watch.checkIn(delayMs);
-    if (worker.given.asksForRanks) this.#awaitFirst(watch, delayMs);
+    if (worker.given.asksForRanks && !this.#hasChecked) this.#awaitFirst(watch, delayMs + options.timeoutMs);
   }
 
-  #awaitFirst({ firstCheck }: HealthWatch, delayMs: number): void {
-    const inTime = Promise.race([firstCheck, delay(delayMs + FIRST_CHECK_MS, undefined, { ref: false })]);
+  #awaitFirst({ firstCheck }: HealthWatch, maxMs: number): void {
+    void firstCheck.then(() => (this.#hasChecked = true));
+    const inTime = Promise.race([firstCheck, delay(maxMs, undefined, { ref: false })]);
     const all = Promise.all([this.firstChecks, inTime]).then(() => {
       if (this.firstChecks === all) this.firstChecks = null;
     });

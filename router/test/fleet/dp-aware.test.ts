@@ -210,11 +210,12 @@ async function startRanked(t: TestContext): Promise<{ url: string; gate: Promise
 }
 
 for (const policy of ['sticky_least_loaded', 'rollout']) {
-  test(`--dp-aware, ${policy}: after a restart of the router sessions wait for the ranks of their engine, at most a second`, async (t) => {
+  test(`--dp-aware, ${policy}: after a restart of the router sessions wait for the ranks of their engine, for a time`, async (t) => {
     const engines = [await startRanked(t), await startRanked(t)] as const;
     const dataDir = temporaryFolder(t);
     const workerUrls = engines.map(({ url }) => url);
-    const start = () => startTestRouter(t, { ...options, policy, dpAware: true, dataDir, workerUrls });
+    const start = (healthCheckTimeoutSecs: number) =>
+      startTestRouter(t, { ...options, policy, dpAware: true, dataDir, workerUrls, healthCheckTimeoutSecs });
     const ask = async (router: Router, session: string) =>
       (
         await send(
@@ -224,14 +225,14 @@ for (const policy of ['sticky_least_loaded', 'rollout']) {
         )
       ).text;
     const sessions = Array.from({ length: 16 }, (_, i) => `s${i}`);
-    const first = await start();
+    const first = await start(60);
     await until('all ranks serve', () => first.fleet.eligible.length === 4);
     const homes = await Promise.all(sessions.map((session) => ask(first, session)));
     assert.ok(homes.some((home) => home.startsWith(engines[1].url)));
     await first.close();
     const opened = Promise.withResolvers<void>();
     engines[1].gate = opened.promise;
-    const second = await start();
+    const second = await start(60);
     await until('one engine serves', () => second.fleet.eligible.length === 2);
     let served = 0;
     const again = sessions.map((session) => ask(second, session).finally(() => served++));
@@ -240,7 +241,7 @@ for (const policy of ['sticky_least_loaded', 'rollout']) {
     assert.deepEqual(await Promise.all(again), homes);
     await second.close();
     engines[1].gate = new Promise(() => {});
-    const third = await start();
+    const third = await start(1);
     await until('one engine serves', () => third.fleet.eligible.length === 2);
     assert.ok((await ask(third, 'new')).startsWith(engines[0].url));
   });
