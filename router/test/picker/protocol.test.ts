@@ -1,5 +1,5 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { BODY_MODE } from '../../src/picker/messages.ts';
 import { metric } from '../admission/metric.ts';
 import { SNAPSHOTS, sceneOf, startSims } from '../harness/swap-scene.ts';
@@ -222,15 +222,21 @@ test('a rewritten model decides which engines may serve it', async (t) => {
   await processed.end();
 });
 
-test('a rewritten model and the cache namespace of a swap are both in the body', async (t) => {
+/** A gateway whose engine has had a weight swap. */
+async function startSwapped(t: TestContext) {
   const engines = await startSims(t, ['vllm']);
-  const { ask, router, sendBody, bodyBack } = await startGateway(t, {
+  const gateway = await startGateway(t, {
     workerUrls: engines.map(({ url }) => url),
     policy: 'round_robin',
     swapSnapshots: SNAPSHOTS,
     healthCheckTimeoutSecs: 60,
   });
-  await (await sceneOf(router, engines)).swap('v1');
+  await (await sceneOf(gateway.router, engines)).swap('v1');
+  return gateway;
+}
+
+test('a rewritten model and the cache namespace of a swap are both in the body', async (t) => {
+  const { ask, sendBody, bodyBack } = await startSwapped(t);
   const headers = { ...json, 'x-gateway-model-name-rewrite': 'canary', 'x-session-id': 's' };
   const processed = ask({ headers, body: ['x'], mode: BODY_MODE.fullDuplex });
   sendBody(processed, ['{"seed": 9007199254740993, "model": "base", "prompt": "model"}']);
@@ -243,14 +249,7 @@ test('a rewritten model and the cache namespace of a swap are both in the body',
 });
 
 test('with weight swaps a request gets its cache namespace only: responses cannot be changed to fit other fields', async (t) => {
-  const engines = await startSims(t, ['vllm']);
-  const { ask, router, sendBody, bodyBack } = await startGateway(t, {
-    workerUrls: engines.map(({ url }) => url),
-    policy: 'round_robin',
-    swapSnapshots: SNAPSHOTS,
-    healthCheckTimeoutSecs: 60,
-  });
-  await (await sceneOf(router, engines)).swap('v1');
+  const { ask, sendBody, bodyBack } = await startSwapped(t);
   const processed = ask({ headers: { ...json, 'x-session-id': 's' }, body: ['x'], mode: BODY_MODE.fullDuplex });
   const fields =
     '"prompt":"p","stream":true,"stream_options":{"include_usage":true},"echo":true,"logprobs":1,"return_token_ids":true,"raw_output":true';
