@@ -39,8 +39,10 @@ export interface Captured {
   /** What was known of its engine's weights before that engine got it. */
   bracket: Bracket | null;
   answer: AnswerCapture | null;
-  /** The thread did not take the request, so its turn is missing in the record. */
+  /** The request could not be captured, so its turn is missing in the record. */
   isMissed: boolean;
+  /** Its tokens can't be known (an image): it has no turn, which is no failure. */
+  isUnknown: boolean;
   /** Its turns, as far as they have ended, are with the thread. */
   recorded: Promise<unknown>;
 }
@@ -52,6 +54,7 @@ export const notCaptured = (id: number): Captured => ({
   bracket: null,
   answer: null,
   isMissed: false,
+  isUnknown: false,
   recorded: Promise.resolve(),
 });
 
@@ -108,6 +111,7 @@ export class Capture<State extends Captured> implements PluginPhases {
     if (x.state(promptOnly) === true) return body;
     if (body.length > MAX_BODY_BYTES) {
       this.#strategy.tooLarge(x, worker);
+      this.begin(x).isMissed = true;
       return body;
     }
     const { refusal } = this.#recorder;
@@ -179,12 +183,14 @@ export class Capture<State extends Captured> implements PluginPhases {
     const state = this.stateOf(x);
     if (state === null) return;
     x.setState(this.#states, null);
-    const { answer } = state;
+    const { answer, isUnknown } = state;
     const { thread, sessionHeaders } = this.#recorder;
-    if (state.isMissed && x.status === 200)
-      thread.turnMissed({ session: sessionOf(x, sessionHeaders), tenant: x.tenant });
+    const isTooLarge = answer?.tap.isTooLarge === true;
+    const name = { session: sessionOf(x, sessionHeaders), tenant: x.tenant };
+    if (x.status === 200 && (state.isMissed || isTooLarge)) thread.turnMissed(name);
+    else if (x.status === 200 && isUnknown && this.#recorder.feed !== null) thread.tell('feedTurnLost', name);
     if (answer === null) return this.#drop(state);
-    if (answer.tap.isTooLarge) this.#strategy.overflowed(x);
+    if (isTooLarge) this.#strategy.overflowed(x);
     if (!answer.end(x)) this.#drop(state);
     this.#recorder.versions.complete(x, state.bracket, state.recorded);
   }

@@ -103,9 +103,8 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
    * @returns null: nothing waits for it
    */
   captureEnded(ended: EndedCapture, isReported: boolean): Promise<Recorded> | null {
-    const { kind, request, answer, facts, isAwaited, sessionEnd } = ended;
-    // Chats count as lost by what is in their requests.
-    const turn = kind === 'chat' ? null : this.#unstored.add(facts);
+    const { request, answer, facts, isAwaited, sessionEnd } = ended;
+    const turn = this.#unstored.add(facts);
     const transfer = memoryOf(request === null ? answer : [request, ...answer]);
     if (!isAwaited && !isReported) {
       if (this.isOver) this.missed++;
@@ -124,7 +123,7 @@ export class RecorderThread extends WorkerThread<RecorderCalls> {
     });
   }
 
-  /** A response passed whose turn can't be recorded, because the thread did not take its request. */
+  /** A response passed whose turn can't be recorded: the thread did not take its request, or the response is too large. */
   turnMissed(name: ChatName): void {
     this.#unstored.miss(name);
     this.tell('turnsLost', [name]);

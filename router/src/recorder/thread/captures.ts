@@ -43,6 +43,8 @@ export abstract class Captures<Open extends OpenCapture> {
   uncaptured = 0;
   /** Why the last of them could not be read; null: all could. */
   lastProblem: string | null = null;
+  /** Called for each response that makes no turn, though it has ended. */
+  onUncaptured: (name: ChatName) => void = () => {};
   protected readonly open = new Map<number, Open>();
   protected readonly files: ExpertsFiles | null;
   readonly #isInOrder: boolean;
@@ -99,7 +101,10 @@ export abstract class Captures<Open extends OpenCapture> {
     try {
       if (known === null && request !== null) {
         known = await this.openLate(request, response);
-        if (known === null) return null;
+        if (known === null) {
+          this.onUncaptured(response.facts);
+          return null;
+        }
         if (!isLast) this.open.set(id, known);
       }
       if (known === null) {
@@ -115,6 +120,7 @@ export abstract class Captures<Open extends OpenCapture> {
       if (!isLast && (known !== null || request === null)) return null;
       this.uncaptured++;
       this.lastProblem = (error as Error).message;
+      this.onUncaptured(response.facts);
       return this.lastProblem;
     } finally {
       if (isLast && expertsKey !== null) this.files?.drop(expertsKey);

@@ -15,7 +15,7 @@ import { Expiry } from './store/expiry.ts';
 import { type SessionEnd, storeCalls } from './store/store-calls.ts';
 import { type TrajectoryStore, filesOf } from './store/store.ts';
 import { TurnWriter } from './store/writer.ts';
-import type { SessionName } from '../shared/turn.ts';
+import type { ChatName, SessionName } from '../shared/turn.ts';
 
 /** `text`: prompts and their samples, whatever the API; `chat`: chat completions of sessions; `call`: of `/v1/messages` and `/v1/responses`. */
 export type CaptureKind = 'text' | 'chat' | 'call';
@@ -89,11 +89,14 @@ export async function recorderCalls(options: RecorderOptions) {
     chat: chatCaptures,
     call: new CallCaptures({ tree: known, settled, writer, files, keepsBodies, turnsLost }),
   };
+  for (const each of Object.values(kinds)) each.onUncaptured = feed.turnLost;
   writer.onLost = (turn) => {
+    feed.turnLost(turn);
     lost(turn.session, turn.tenant);
     for (const each of filesOf(turn)) files?.remove(each);
   };
   writer.store.onEvicted = (session, tenant, experts) => {
+    feed.evicted({ session, tenant });
     evicted(session, tenant);
     for (const each of experts) files?.remove(each);
   };
@@ -101,6 +104,7 @@ export async function recorderCalls(options: RecorderOptions) {
     // It goes on: its last turns wait for the store. A full store gets its space from other sessions.
     if (writer.notStored({ session, tenant }) !== null) return 0;
     lost(session, tenant);
+    feed.evicted({ session, tenant });
     return stored.removeSession({ session, tenant });
   };
   const kept = { store: writer.store, ids: writer.ids, maxAgeMs: storeMaxAgeSecs * 1_000, letGo, remove: expire };
@@ -108,6 +112,11 @@ export async function recorderCalls(options: RecorderOptions) {
   return {
     ...clientCalls,
     ...calls,
+    /** Turns of these sessions are not recorded, or may have been lost when the thread before this one ended. */
+    turnsLost(names: readonly ChatName[]): void {
+      calls.turnsLost(names);
+      for (const name of names) feed.turnLost(name);
+    },
     /** A response, or a part of it, has ended. */
     async captureEnded({ kind, sessionEnd, ...response }: EndedCapture): Promise<Recorded> {
       const problem = await kinds[kind].end(response);

@@ -58,9 +58,12 @@ export class ChatStrategy implements CaptureStrategy<ChatState> {
 
   async open(x: Exchange, state: ChatState, body: Buffer, worker: Worker): Promise<Buffer> {
     try {
-      return await this.#opened(x, state, body, worker);
+      const sent = await this.#opened(x, state, body, worker);
+      state.isMissed = false;
+      return sent;
     } catch (error) {
       this.#fails(x, worker, error);
+      state.isMissed = true;
       state.opened = null;
       state.expected = null;
       return body;

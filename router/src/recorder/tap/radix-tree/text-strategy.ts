@@ -94,6 +94,7 @@ export class TextStrategy implements CaptureStrategy<TextState> {
   /** The request as its engine is to get it. */
   async #changed(state: TextState, opening: Promise<OpenAnswer | null>, body: Buffer, worker: Worker): Promise<Buffer> {
     const opened = await opening;
+    state.isUnknown = opened === null;
     if (opened === null) return body;
     state.expected = expectedOf(state.dialect, opened.choices, worker);
     // Prompts of ids need no tokenizer: they are not delayed by a comparison of tokenizers, nor refused for its result.

@@ -1,10 +1,12 @@
 import type { DropReason, FeedOptions } from '../../shared/feed.ts';
+import type { ChatName } from '../../shared/turn.ts';
 import { Tally } from '../../../kit/tally.ts';
 import { tenantKey } from '../../../classify/tenant-key.ts';
 import type { RecordChange, RecordTables } from '../store/records.ts';
 import { readRecord, readRecords } from '../store/store.ts';
-import type { Group, Member } from './group.ts';
-import { type MemberRewards, NO_DETAILS, NO_REWARDS, type RewardDetails } from './rewards.ts';
+import { type Group, type Member, memberOf, newMember } from './group.ts';
+import { IncompleteSessions } from './incomplete-sessions.ts';
+import { type MemberRewards, NO_DETAILS, type RewardDetails } from './rewards.ts';
 import { VersionOrder } from './version-order.ts';
 
 /** How long sessions that a group did not wait for are known by the group's name: later ones begin a new group. */
@@ -60,6 +62,7 @@ export class Book {
   readonly damaged: string[] = [];
   readonly #records: RecordTables;
   readonly #name: string;
+  readonly #incomplete: IncompleteSessions;
   /** The newest group of each name, by tenant. */
   readonly #newest = new Map<string, Group>();
   readonly #bySession = new Map<string, Group[]>();
@@ -77,9 +80,11 @@ export class Book {
   readonly #unsaved = new Set<Group>();
   #areCounted = true;
 
-  constructor(records: RecordTables, { name }: Pick<FeedOptions, 'name'>) {
+  constructor(records: RecordTables, { name }: Pick<FeedOptions, 'name'>, incomplete = new IncompleteSessions()) {
     this.#records = records;
     this.#name = name;
+    this.#incomplete = incomplete;
+    incomplete.onAdded = (each) => this.#turnLost(each);
   }
 
   async load(nowMs: number): Promise<void> {
@@ -97,6 +102,7 @@ export class Book {
     const late = await this.#load('late', (key, json) => [key, JSON.parse(json) as Latecomers] as const);
     for (const [key, each] of late.toSorted(([, a], [, b]) => a.untilMs - b.untilMs)) this.#late.set(key, each);
     if (this.damaged.length > 0) this.#recount();
+    for (const each of this.#incomplete.all()) this.#turnLost(each);
     await this.prune(nowMs);
   }
 
@@ -173,15 +179,7 @@ export class Book {
   }
 
   join(group: Group, session: string, nowMs: number): Member {
-    const member: Member = {
-      session,
-      startedAtMs: nowMs,
-      state: 'open',
-      isRewarded: false,
-      rewards: NO_REWARDS,
-      dropped: null,
-      versions: [],
-    };
+    const member = newMember(session, nowMs, this.#incomplete.has({ session, tenant: group.tenant }));
     group.members.push(member);
     this.#indexMember(group, session);
     this.counts.members++;
@@ -327,6 +325,13 @@ export class Book {
       throw error;
     } finally {
       this.#inWrite = new Map();
+    }
+  }
+
+  #turnLost({ session, tenant }: ChatName): void {
+    for (const group of this.groupsOf(session, tenant)) {
+      memberOf(group, session).isIncomplete = true;
+      this.save(group);
     }
   }
 

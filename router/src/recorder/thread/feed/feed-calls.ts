@@ -8,6 +8,7 @@ import type { AckResult, Take } from './deliveries.ts';
 import type { GroupFailure } from './failures.ts';
 import type { Feed, FeedEnd } from './feed.ts';
 import { feedNow } from './feed-clock.ts';
+import { IncompleteSessions } from './incomplete-sessions.ts';
 
 export type FeedFormat = 'ndjson' | 'arrow';
 
@@ -69,6 +70,7 @@ interface FeedParts {
 export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedParts) {
   let feed: Feed | null = null;
   const streams = new ByteStreams();
+  const incomplete = new IncompleteSessions();
   /** Members that have ended since the last tick. */
   let endedMembers: string[] = [];
   const begun = (): Feed => {
@@ -84,12 +86,14 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
       const { Feed: Feeds } = await import('./feed.ts');
       const { ExpertsReader } = await import('../chat/experts-rows.ts');
       const experts = dataDir === null ? null : new ExpertsReader(dataDir, tokenizerPath ?? '');
-      const begun = await Feeds.begin({ ...start, writer, experts, recorded }, feedNow());
+      const begun = await Feeds.begin({ ...start, writer, experts, recorded, incomplete }, feedNow());
       writer.onPut = (turn) => own()?.turnPut(turn);
       writer.groupOf = (name) => own()?.groupNameOf(name) ?? '';
       feed = begun;
       return begun.damaged;
     },
+    /** A response of the session has passed without being recorded. */
+    feedTurnLost: (name: ChatName): void => incomplete.add(name),
     /** The router that has taken the feed over; null: none has. */
     feedTakenBy: (): string | null => feed?.takenBy ?? null,
     feedAdmit: (entry: FeedEntry): Promise<FeedVerdict> => begun().admissions.admit(entry, feedNow()),
@@ -180,12 +184,19 @@ export function feedCalls({ writer, dataDir, tokenizerPath, recorded }: FeedPart
     calls,
     /** The last ends of sessions have come. */
     release: async (): Promise<void> => own()?.release(feedNow()),
+    /** A turn of the session is on no record, and will be on none. */
+    turnLost: (name: ChatName): void => incomplete.add(name),
+    /** The turns of the session were removed, to make space. A session that is over and in no group is of no interest. */
+    evicted(name: ChatName): void {
+      if (own()?.has(name) === true) incomplete.add(name);
+    },
     /** What the ends of sessions need of the feed; without one no group has them. */
     ends: {
       isTaken: (name: SessionName, change: RewardChange): Promise<boolean> =>
         own()?.isTaken(name, { ...change, id: '' }) ?? Promise.resolve(false),
       async ended(name: SessionName, change: RewardChange): Promise<FeedEnd> {
         const end = await own()?.ended(name, change, feedNow());
+        incomplete.over(name);
         if (end === undefined) return { members: 0, isTaken: false };
         if (end.members > 0) endedMembers.push(name.session);
         return end;

@@ -9,6 +9,7 @@ import { MemoryStore } from '../store/memory.ts';
 import { TurnWriter } from '../store/writer.ts';
 import { feedNow } from './feed-clock.ts';
 import { Feed } from './feed.ts';
+import { IncompleteSessions } from './incomplete-sessions.ts';
 
 const defaults: FeedOptions = {
   name: 'default',
@@ -70,6 +71,7 @@ class World {
       writer: this.#writer,
       experts: null,
       recorded,
+      incomplete: new IncompleteSessions(),
     };
     this.#feed = await Feed.begin(parts, this.#nowMs);
     this.#writer.onPut = (turn) => this.#feed.turnPut(turn);
@@ -189,6 +191,7 @@ test('the first requests of a session that come at once are one member', async (
     writer,
     experts: null,
     recorded: () => writer.flush(),
+    incomplete: new IncompleteSessions(),
   };
   const feed = await Feed.begin(parts, 1);
   const entry = { tenant: '', session: 's', group: 'g', size: null, isAgain: false };
@@ -204,7 +207,9 @@ test('the first requests of a session that come at once are one member', async (
 async function startFeed(options: Partial<FeedOptions>, store = new MemoryStore(1e9)) {
   const writer = new TurnWriter(store);
   const recorded = (): Promise<void> => writer.flush();
-  const parts = { options: { ...defaults, ...options }, router: 'r', isAgain: false, writer, experts: null, recorded };
+  const incomplete = new IncompleteSessions();
+  const common = { router: 'r', isAgain: false, writer, experts: null, recorded, incomplete };
+  const parts = { options: { ...defaults, ...options }, ...common };
   const feed = await Feed.begin(parts, feedNow());
   writer.onPut = (turn) => feed.turnPut(turn);
   let takes = 0;

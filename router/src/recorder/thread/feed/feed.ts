@@ -10,6 +10,7 @@ import { Deliveries } from './deliveries.ts';
 import { GroupFailures } from './failures.ts';
 import { type Because, type Group, type Member, groupJson, isComplete, memberOf, readiness } from './group.ts';
 import { factsOf, groupProblem, memberProblem } from './judge.ts';
+import type { IncompleteSessions } from './incomplete-sessions.ts';
 import { linesOf } from './member-lines.ts';
 import { type RewardsChange, NO_REWARDS, detailsAfter, isReward, rewardsAfter } from './rewards.ts';
 import { Owner } from './owner.ts';
@@ -24,6 +25,7 @@ export interface FeedParts extends Omit<RowParts, 'store' | 'book'> {
   readonly writer: TurnWriter;
   /** Resolves when the turns that ended before the call are in the store. */
   readonly recorded: () => Promise<unknown>;
+  readonly incomplete: IncompleteSessions;
 }
 
 /** What became of the end of a session, or of a reward. */
@@ -70,7 +72,7 @@ export class Feed {
     await owner?.claim().catch((error: unknown) => {
       if (!isAgain || owner.takenBy === null) throw error;
     });
-    const book = new Book(owner?.guarded(records) ?? records, options);
+    const book = new Book(owner?.guarded(records) ?? records, options, parts.incomplete);
     await book.load(nowMs);
     const feed = new Feed(parts, book, owner);
     if (feed.takenBy !== null) return feed;
@@ -377,7 +379,7 @@ export class Feed {
       if (lines === null) return;
       const facts = factsOf(lines);
       member.versions = facts?.versions ?? [];
-      member.dropped = memberProblem(facts, options);
+      member.dropped = memberProblem(member, facts, options);
     }
     this.#unjudged.delete(group);
     const problem = groupProblem(group, options);

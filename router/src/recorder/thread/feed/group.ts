@@ -1,6 +1,6 @@
 import type { GroupRow } from '../../../observe/trainer-feed.ts';
 import type { DropReason, FeedOptions } from '../../shared/feed.ts';
-import type { MemberRewards } from './rewards.ts';
+import { type MemberRewards, NO_REWARDS } from './rewards.ts';
 
 /** A session of a group. */
 export interface Member {
@@ -11,11 +11,24 @@ export interface Member {
   /** A reward of any form was given. */
   isRewarded: boolean;
   rewards: MemberRewards;
+  /** A turn of it is on no record. Left out in records of earlier versions. */
+  isIncomplete?: boolean;
   /** Why it is not delivered; null: it is, as far as is known. */
   dropped: DropReason | null;
   /** As judged when the group was complete: the versions of the weights that sampled its tokens. */
   versions: readonly string[];
 }
+
+export const newMember = (session: string, startedAtMs: number, isIncomplete: boolean): Member => ({
+  session,
+  startedAtMs,
+  state: 'open',
+  isRewarded: false,
+  rewards: NO_REWARDS,
+  isIncomplete,
+  dropped: null,
+  versions: [],
+});
 
 /** What delivered a group. */
 export interface Lease {

@@ -1,7 +1,7 @@
 import { type DropReason, type FeedOptions, type MemberFlag, memberFlags } from '../../shared/feed.ts';
 import type { TurnOutline } from '../store/store.ts';
 import { leavesOf } from '../export/trajectory.ts';
-import { type Group, deliveredOf, neededMembers } from './group.ts';
+import { type Group, type Member, deliveredOf, neededMembers } from './group.ts';
 import type { MemberLines } from './member-lines.ts';
 
 /** What is recorded of a session. */
@@ -42,10 +42,11 @@ export const flagsOf = (leaves: readonly TurnOutline[], all: readonly TurnOutlin
 
 /** Why a member is not delivered; null: it is. */
 export function memberProblem(
+  { isIncomplete = false }: Pick<Member, 'isIncomplete'>,
   facts: Pick<SessionFacts, 'tokens' | 'flags'> | null,
   options: Pick<FeedOptions, 'dropFlags' | 'maxTokens'>,
 ): DropReason | null {
-  if (facts === null) return 'incomplete';
+  if (facts === null || isIncomplete) return 'incomplete';
   if (facts.flags.some((flag) => options.dropFlags.includes(flag))) return 'flagged';
   return options.maxTokens !== null && facts.tokens > options.maxTokens ? 'length' : null;
 }

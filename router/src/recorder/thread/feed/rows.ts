@@ -84,18 +84,19 @@ export async function deliveredGroup(group: Group, parts: RowParts): Promise<Del
       own.push(await rowOf(trajectory, member, details, names, parts));
     if (progress.damaged !== null) throw progress.damaged;
     const isWhole = own.length > 0 && Object.keys(progress.leftOut).length === 0;
-    member.dropped = isWhole ? problemOf(own, parts) : 'incomplete';
+    member.dropped = isWhole ? problemOf(member, own, parts) : 'incomplete';
     if (member.dropped === null) rows.push(...own);
   }
   const { newest: version } = book.versions;
   return { group, lease: group.lease?.id ?? '', version, versionNames: [...names.keys()], rows };
 }
 
-/** Turns may have been stored since the member was judged: of requests that ended after their session. */
-function problemOf(rows: readonly Row[], { options }: RowParts): DropReason | null {
+/** Turns may have been stored, or lost, since the member was judged: of requests that ended after their session. */
+function problemOf(member: Member, rows: readonly Row[], { options }: RowParts): DropReason | null {
   const tokens = rows.reduce((most, { ids }) => Math.max(most, ids.length), 0);
   const isStale = options.maxLag !== null && rows.some(({ lag }) => lag > options.maxLag!);
-  return memberProblem({ tokens, flags: rows.flatMap(({ flags }) => flags) }, options) ?? (isStale ? 'stale' : null);
+  const facts = { tokens, flags: rows.flatMap(({ flags }) => flags) };
+  return memberProblem(member, facts, options) ?? (isStale ? 'stale' : null);
 }
 
 async function rowOf(
