@@ -12,6 +12,7 @@ test('a group says whom it waits for, or who has it', () => {
   equal(feedText(row({ members, not_begun: 2 })), 'reward: b, d; end of session: c; 2 not begun');
   equal(feedText(row({ state: 'judged' })), 'its records are read');
   equal(feedText(row({ state: 'ready' })), 'ready');
+  equal(feedText(row({ state: 'ready', members: [member('a', null), member('b', 'reward')] })), 'reward: b');
   equal(feedText(row({ state: 'leased', leased_to: 'trainer-0' })), 'with trainer-0');
   equal(feedText(row({ state: 'leased', leased_to: '' })), 'with a consumer');
 });

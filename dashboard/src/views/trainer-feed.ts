@@ -6,7 +6,6 @@ import { type Fact, Facts } from '../parts/facts.ts';
 
 /** Whom a group waits for, or who has it. */
 export function feedText({ state: phase, members, not_begun: missing, leased_to: consumer }: GroupRow): string {
-  if (phase === 'ready') return 'ready';
   if (phase === 'leased') return `with ${consumer === null || consumer === '' ? 'a consumer' : consumer}`;
   if (phase === 'judged') return 'its records are read';
   const waits = Map.groupBy(
@@ -14,6 +13,7 @@ export function feedText({ state: phase, members, not_begun: missing, leased_to:
     ({ waits_for: what }) => what,
   );
   const words = Array.from(waits, ([what, those]) => `${what}: ${those.map(({ session }) => session).join(', ')}`);
+  if (phase === 'ready' && words.length === 0) return 'ready';
   return [...words, ...(missing > 0 ? [`${missing} not begun`] : [])].join('; ');
 }
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { exportedLines } from '../harness/chat-scene.ts';
 import { startFeedScene } from '../harness/feed-scene.ts';
+import { until } from '../harness/within.ts';
 
 const reward = (session: string): string => `/trajectories/${session}/reward`;
 
@@ -70,6 +71,47 @@ test('null removes the number, and the member waits for a reward again', async (
   assert.deepEqual(await scene.take(), []);
   await scene.finish('s', { reward: 2 });
   assert.equal((await scene.take())[0]!.rows[0]!.reward, 2);
+});
+
+test('a complete group whose reward is removed waits for the next one, at its place', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1, needsReward: true });
+  for (const session of ['a', 'b']) {
+    await scene.turn(session, session);
+    await scene.finish(session, { reward: 1 });
+  }
+  const give = async (body: object): Promise<void> => {
+    const { status, text } = await scene.post(reward('a'), body);
+    assert.equal(status, 200, text);
+  };
+  const names = async (query?: string): Promise<string[]> => {
+    const groups = await scene.take(query);
+    await scene.post('/feed/nack', { leases: groups.map(({ lease }) => lease) });
+    return groups.map(({ group }) => group);
+  };
+  assert.deepEqual(await names(), ['a', 'b']);
+  await give({ reward: null });
+  assert.deepEqual(await names(), ['b']);
+  const shown = JSON.parse((await scene.get('/groups/a')).text) as {
+    groups: { state: string; members: { waits_for: string | null }[] }[];
+  };
+  const [{ state, members }] = shown.groups as [(typeof shown.groups)[number]];
+  assert.deepEqual([state, members.map(({ waits_for: what }) => what)], ['ready', ['reward']]);
+  await give({ rewards: { format: 0.5 } });
+  assert.deepEqual(await names(), ['a', 'b']);
+  await give({ reward: 2 });
+  const [first] = await scene.take('wait_secs=0&max_groups=1');
+  assert.deepEqual([first!.group, first!.rows[0]!.reward], ['a', 2]);
+});
+
+test('a consumer that waits gets a group when a removed reward is given again', async (t) => {
+  const scene = await startFeedScene(t, { groupSize: 1, needsReward: true });
+  await scene.turn('s', 'g');
+  await scene.finish('s', { reward: 1 });
+  await scene.post(reward('s'), { reward: null });
+  const taken = scene.take('wait_secs=20');
+  await until('it waits', async () => (await scene.stats()).waitingConsumers === 1);
+  await scene.post(reward('s'), { reward: 3 });
+  assert.equal((await taken)[0]!.rows[0]!.reward, 3);
 });
 
 test('lists and exports have the number that the feed has, given before the end or after it', async (t) => {

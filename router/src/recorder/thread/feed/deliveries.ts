@@ -1,7 +1,7 @@
 import type { DropReason, FeedOptions } from '../../shared/feed.ts';
 import type { Book } from './book.ts';
 import type { Group, Lease } from './group.ts';
-import { deliveredOf } from './group.ts';
+import { deliveredOf, lacksReward } from './group.ts';
 import { groupProblem } from './judge.ts';
 import type { GroupFailures } from './failures.ts';
 import type { DeliveredGroup, SentGroup } from './rows.ts';
@@ -217,9 +217,14 @@ export class Deliveries {
         i++;
         continue;
       }
-      this.#ready.splice(i, 1);
       this.#markStale(group);
+      // It is not among them any more.
       if (this.#isDropped(group)) continue;
+      if (lacksReward(group, this.#options)) {
+        i++;
+        continue;
+      }
+      this.#ready.splice(i, 1);
       this.#leased.add(group);
       const first = group.deliveries++ === 0;
       group.state = 'leased';

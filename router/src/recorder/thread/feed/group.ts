@@ -80,6 +80,10 @@ export const neededMembers = ({ size }: Group, { minMembers, first }: FeedOption
 /** Members that are delivered. */
 export const deliveredOf = (group: Group): Member[] => group.members.filter(({ dropped }) => dropped === null);
 
+/** Whether a group that was complete waits again: the reward of a member was removed. */
+export const lacksReward = (group: Group, { needsReward }: FeedOptions): boolean =>
+  needsReward && deliveredOf(group).some(({ isRewarded }) => !isRewarded);
+
 /** @param session of a member */
 export const memberOf = (group: Group, session: string): Member =>
   group.members.find((member) => member.session === session)!;
@@ -87,7 +91,8 @@ export const memberOf = (group: Group, session: string): Member =>
 /** The group as `GET /groups/{id}` shows it: who is missing, and why. */
 export function groupJson(group: Group, options: FeedOptions): GroupRow {
   const waitsFor = (member: Member): GroupRow['members'][number]['waits_for'] => {
-    if (group.state !== 'open' || isComplete(member, options)) return null;
+    const isAwaited = group.state === 'open' || (group.state === 'ready' && member.dropped === null);
+    if (!isAwaited || isComplete(member, options)) return null;
     return member.state === 'open' ? 'end of session' : 'reward';
   };
   return {
