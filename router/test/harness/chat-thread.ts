@@ -40,6 +40,7 @@ export async function startChatThread(t: TestContext, options: Partial<RecorderO
   await calls.loadTokenizer();
   calls.chatBegin({ equality: 'loose_tool_call', request: {}, samples: 'ends' });
   let id = 0;
+  const startedMs: Record<number, number> = {};
   /** @returns the ids that the engine got */
   const open = async (session: string, messages: readonly SentMessage[], more: object = {}) => {
     const opened = await calls.chatOpen({
@@ -61,7 +62,9 @@ export async function startChatThread(t: TestContext, options: Partial<RecorderO
   const close = async (opened: number, answer: Buffer, isStream = false, isLast = true): Promise<void> => {
     const asked = { before: null, isProof: false, stale: null, ticket: null, changes: [] };
     const name = { session: '', tenant: '', group: '', worker: '', model: '', path: '/v1/chat/completions' };
-    const facts = { ...name, startedAtMs: Date.now(), ttftMs: 1, generationMs: 1, asked };
+    // All parts of a response have that of its request.
+    const startedAtMs = (startedMs[opened] ??= Date.now());
+    const facts = { ...name, startedAtMs, ttftMs: 1, generationMs: 1, asked };
     const part = { isStream, isLast, answer: [answer], expertsKey: null };
     const call = {
       kind: 'chat',

@@ -32,6 +32,53 @@ test('of a stream whose choices end one by one, each token is read twice at most
   );
 });
 
+const DONE = Buffer.from('data: [DONE]\n\n');
+for (const [last, rest] of [
+  ['a last part without data', DONE],
+  ['a client that leaves after the last choice', Buffer.alloc(0)],
+] as const)
+  test(`a repeated call gets all of a stream of several choices that ends with ${last}`, async (t) => {
+    const { calls, close } = await startChatThread(t);
+    const body = Buffer.from('{"messages":[{"role":"user","content":"Go."}],"n":2,"stream":true}');
+    const ask = (id: number) => calls.chatRepeat({ id, session: 's', tenant: '', key: 'key', body });
+    const common = {
+      session: 's',
+      tenant: '',
+      engine: 'vllm',
+      maxModelLen: 100,
+      takesIds: true,
+      isInPath: false,
+    } as const;
+    assert.equal(await ask(1), null);
+    await calls.chatOpen({ ...common, id: 1, body, key: 'key' });
+    const [token] = encode('x');
+    const event = (index: number, ids: readonly number[], finish: string | null): Buffer =>
+      Buffer.from(
+        `data: ${JSON.stringify({ object: 'text_completion', choices: [{ index, text: 'x'.repeat(ids.length), token_ids: ids, finish_reason: finish }] })}\n\n`,
+      );
+    await close(1, Buffer.concat([event(0, [token!], 'length'), event(1, [token!], null)]), true, false);
+    await close(1, event(1, [token!, token!], 'length'), true, false);
+    await close(1, rest, true);
+    const again = await ask(2);
+    assert.ok(again !== null && again.problem === null);
+    const events = Buffer.from(again.body).toString().split('\n\n').slice(0, -1);
+    assert.equal(events.pop(), 'data: [DONE]');
+    const said = ['', ''];
+    for (const each of events) {
+      const { choices } = JSON.parse(each.slice('data: '.length)) as {
+        choices: { index: number; delta: { content?: string } }[];
+      };
+      for (const { index, delta } of choices) said[index] += delta.content ?? '';
+    }
+    assert.deepEqual(said, ['x', 'xxx']);
+    const stored = Buffer.from(await calls.chatRecords({ session: 's', tenant: '' })).toString();
+    const { records } = JSON.parse(stored) as { records: { response: { choices: unknown[] } }[] };
+    assert.deepEqual(
+      records.map(({ response }) => response.choices.length),
+      [2],
+    );
+  });
+
 test('a turn whose ids came too late, and are others than it was continued with, is continued after a restart too', async (t) => {
   const dataDir = temporaryFolder(t);
   const before = await startChatThread(t, { dataDir });

@@ -18,12 +18,11 @@ interface AnswerParts {
   readonly stats: ChatCaptures['stats'];
 }
 
-const QUOTE = 0x22;
 const isCut = ({ isTorn, finishReason }: ChatSample): boolean => isTorn && finishReason !== null;
 
 /** Makes turns of an answer, or of what came of it: choices that have ended. Throws `Unreadable`. */
 export async function keepAnswer(
-  { isStream, isLast, answer: parts, facts, expertsKey }: EndedResponse,
+  { isStream, isLast, facts, expertsKey }: EndedResponse,
   known: OpenChat,
   answer: Buffer,
   { pieces, writer, files, stats }: AnswerParts,
@@ -59,11 +58,11 @@ export async function keepAnswer(
     for (const own of made.flatMap(filesOf)) files?.remove(own);
     return;
   }
-  const hasAssumed = samples.some(({ index, isTorn }) => isTorn && known.turns.has(index));
-  if (isLast && (hasAssumed || parts.some((part) => part.includes(QUOTE)))) {
+  if (isLast) {
     for (const sample of samples) {
       const before = known.turns.get(sample.index);
-      if (before === undefined) continue;
+      // It has all of the response: choices that end later are in it too, and a repeated call gets it.
+      if (before === undefined || (!sample.isTorn && before.answer!.length === answer.length)) continue;
       const later = tensorsOf(sample, before.promptTokens! + sample.ids.length);
       const indexer = before.indexer ?? later.indexer;
       const tensors = {
