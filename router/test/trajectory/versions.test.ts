@@ -168,6 +168,18 @@ async function lastVersions({ ask, versions }: Scene, body: object): Promise<unk
   return versions(session);
 }
 
+test('each choice of a whole chat has a version, where SGLang names one for the response', async (t) => {
+  const { ask, versions } = await start(t, { kind: 'sglang', weightVersion: 'v-1', experts: 2 });
+  for (const [session, more] of Object.entries({
+    'with routed experts': { return_routed_experts: true },
+    'with meta_info': {},
+  })) {
+    const body = { messages: [{ role: 'user', content: 'Go.' }], n: 3, max_tokens: 4, ...more };
+    await ask('/v1/chat/completions', body, session);
+    assert.deepEqual(await versions(session), [{ version: 'v-1' }, { version: 'v-1' }, { version: 'v-1' }], session);
+  }
+});
+
 test('a name that was never set proves nothing', async (t) => {
   for (const kind of ['sglang', 'vllm'] as const) {
     const scene = await start(t, { kind, weightVersion: 'default' });

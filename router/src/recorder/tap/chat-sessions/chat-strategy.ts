@@ -96,8 +96,8 @@ export class ChatStrategy implements CaptureStrategy<ChatState> {
     if (opened.problem !== null) throw refusal(opened.code ?? 'bad_request', opened.problem);
     state.isOpen = true;
     state.opened = opened;
-    // SGLang names versions in whole responses.
-    const isUnnamed = engine !== 'sglang' || opened.isStream;
+    // SGLang names versions in whole responses. Beside routed experts it names them once, which is for the first choice alone.
+    const isUnnamed = engine !== 'sglang' || opened.isStream || opened.choices > 1;
     state.expected = { choices: opened.choices, mayBeCumulative: false, hasMore: true, isUnnamed };
     // The rest of a stream goes on with the choices that have begun.
     if (x.seams.length === 0) state.begun = [];
