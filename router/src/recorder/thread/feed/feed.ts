@@ -127,9 +127,8 @@ export class Feed {
 
   /** Whether the rewards would change what a consumer has, or had. */
   async isTaken({ session, tenant }: SessionName, change: RewardsChange): Promise<boolean> {
-    const groups = this.#book.groupsOf(session, tenant);
     const changes = ({ rewards }: Pick<Member, 'rewards'>): boolean => rewardsAfter(rewards, change) !== null;
-    const members = groups.map((group) => ({ group, member: memberOf(group, session) }));
+    const members = this.#book.groupsOf(session, tenant).map((group) => ({ group, member: memberOf(group, session) }));
     if (members.length > 0)
       return members.some(({ group, member }) => isWithConsumer(group, member) && changes(member));
     const pasts = await this.#pastsOf({ session, tenant });
