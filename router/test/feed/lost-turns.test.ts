@@ -79,3 +79,24 @@ test('a session with a response that is too large for the record is not delivere
   const { droppedGroups } = (await (await fetch(`${url}/feed/stats`)).json()) as { droppedGroups: object };
   assert.deepEqual(droppedGroups, { incomplete: 1 });
 });
+
+for (const isBegun of [false, true]) {
+  const when = isBegun ? 'after the head of its response' : 'before its response';
+  test(`a call that its client left ${when} is no lost turn`, async (t) => {
+    const scene = await startFeedScene(t, { groupSize: 1 }, { sim: { timeScale: 3 } });
+    const leave = new AbortController();
+    const body = JSON.stringify({ text: 'a', stream: true, sampling_params: { max_new_tokens: 400 } });
+    const call = { method: 'POST', headers: named, body, signal: leave.signal };
+    const asked = fetch(`${scene.router.url}/generate`, call);
+    const { inFlight } = scene.router.pipeline;
+    const left = isBegun ? null : assert.rejects(asked, { name: 'AbortError' });
+    if (isBegun) assert.equal((await asked).status, 200);
+    else await until('it is at its engine', () => inFlight.size === 1);
+    leave.abort();
+    await left;
+    await until('it is over', () => inFlight.size === 0);
+    assert.equal((await scene.turn('s', 'g')).status, 200);
+    await scene.finish('s', { reward: 1 });
+    assert.equal((await scene.take()).length, 1);
+  });
+}
