@@ -20,7 +20,7 @@ const GROUP_BYTES = 1_024;
 const TURN_BYTES = 512;
 const BYTES_PER_TOKEN = 4;
 const ANSWER_TOKENS = 100;
-const GROUP_SIZE = 8;
+export const USUAL_GROUP = 8;
 const TURNS = 8;
 /** Requests in flight at each worker: their number on average. */
 const IN_FLIGHT_EACH = 4;
@@ -46,14 +46,19 @@ export class Scene {
   readonly #sessions: Session[] = [];
   readonly #inFlight: PlacedRequest[] = [];
   readonly #window: number;
+  readonly #groupSize: number;
   /** Held turns, and the slot of each. */
   readonly #ranked = new RankedRequests();
   readonly #slots = new Map<PlacedRequest, number>();
   #opened = 0;
   #nowMs = 0;
 
-  /** @param kvTokens of each worker */
-  constructor(name: PolicyName, workers: number, sessions: number, kvTokens: number) {
+  /**
+   * @param kvTokens of each worker
+   * @param groupSize sessions with one prompt
+   */
+  constructor(name: PolicyName, workers: number, sessions: number, kvTokens: number, groupSize: number) {
+    this.#groupSize = groupSize;
     const fleet = (this.#fleet = new Fleet({ pool: { connectTimeoutMs: 1, idleTimeoutMs: 1 }, tls: null }));
     for (let i = 0; i < workers; i++) (fleet.add(`http://engine-${i}:1`) as Worker).kvTokens = kvTokens;
     const store = memoryStore();
@@ -142,7 +147,7 @@ export class Scene {
 
   #newSession(): Session {
     const number = this.#opened++;
-    return { id: `session-${number}`, group: Math.floor(number / GROUP_SIZE), seed: number, turns: 0 };
+    return { id: `session-${number}`, group: Math.floor(number / this.#groupSize), seed: number, turns: 0 };
   }
 
   #turn(session: Session): PlacedRequest {

@@ -3,6 +3,7 @@ import type { IndexedSetMember } from '../../kit/indexed-set.ts';
 import { type ListNode, LinkedList } from '../../kit/linked-list.ts';
 import { hash32 } from '../../kit/hash.ts';
 import type { StateMap } from '../state.ts';
+import { Group, type GroupMember } from './group.ts';
 import type { WorkerState } from './worker-state.ts';
 
 /** An idle session ends after this time until the gaps between turns are known (ms). */
@@ -24,47 +25,6 @@ const MAX_GROUPS = 10_000;
 /** Groups that are looked at, beyond that number, for each new one. */
 const LOOKED_AT = 2;
 
-/** A session of a group, or a request of it without a session. */
-export interface GroupMember {
-  /** Where its first turn was placed; null: nowhere yet. */
-  firstAt: WorkerState | null;
-}
-
-/** The sessions of one prompt. */
-export class Group {
-  /** Open members by the worker that got their first turn; 0: some were there. Without workers that have left the fleet. */
-  readonly placed = new Map<WorkerState, number>();
-  /** Responses so far, and their tokens. */
-  answers = 0;
-  answerTokens = 0;
-  /** Sessions that ended, and their turns in total. */
-  ended = 0;
-  endedTurns = 0;
-  readonly open = new Set<OpenSession>();
-
-  /** The first turn of a member is placed; `null`: the member has ended. */
-  place(member: GroupMember, at: WorkerState | null): void {
-    const { firstAt } = member;
-    const there = firstAt === null ? undefined : this.placed.get(firstAt);
-    if (there !== undefined) this.placed.set(firstAt!, there - 1);
-    member.firstAt = at;
-    if (at !== null) this.placed.set(at, (this.placed.get(at) ?? 0) + 1);
-  }
-
-  /** Turns that a session of this group is expected to have, where `usual` is the mean of all sessions. */
-  expectedTurns(usual: number): number {
-    let sum = this.endedTurns + usual / 2;
-    let count = this.ended + 0.5;
-    for (const { turns, isProven } of this.open) {
-      if (turns === 0 || !isProven) continue;
-      // A running session will have more turns than it has had.
-      sum += Math.max(1.3 * turns, 0.7 * usual);
-      count++;
-    }
-    return sum / count;
-  }
-}
-
 /** The prompt with which a session begins. */
 export interface FirstPrompt {
   readonly tokens: number;
@@ -84,8 +44,7 @@ export class OpenSession implements IndexedSetMember, GroupMember {
   order = 0;
   /** False while its key was used once and may never be used again: its context is not kept for another turn then. */
   isProven: boolean;
-  /** Turns with a response. */
-  turns = 0;
+  #turns = 0;
   /** Turns in flight. */
   inFlight = 0;
   /** Its request that is to be placed next, or was: it waits for a worker as long as that has neither begun nor ended. */
@@ -128,6 +87,17 @@ export class OpenSession implements IndexedSetMember, GroupMember {
     return this.link !== null;
   }
 
+  /** Turns with a response. */
+  get turns(): number {
+    return this.#turns;
+  }
+
+  set turns(turns: number) {
+    this.group.count(this, -1);
+    this.#turns = turns;
+    this.group.count(this, 1);
+  }
+
   /**
    * Its context is there now; null if it is nowhere or not known.
    *
@@ -158,6 +128,7 @@ export class OpenSession implements IndexedSetMember, GroupMember {
   /** Its key was used again: see `OpenSessions.prove`. */
   prove(): void {
     this.isProven = true;
+    this.group.count(this, 1);
     if (this.home !== null) this.#reside(this.home);
   }
 
@@ -209,7 +180,7 @@ export class OpenSessions {
 
   open(id: string, group: Group, first: FirstPrompt, nowMs: number, isProven = true): OpenSession {
     const session = new OpenSession(id, group, first, nowMs, isProven);
-    group.open.add(session);
+    group.open++;
     this.#open.set(id, session);
     session.link = this.#order.push(session);
     if (isProven) this.proven++;
@@ -249,21 +220,19 @@ export class OpenSessions {
   #forgetGroup(): void {
     const { value } = this.#oldGroups.next();
     if (value === undefined) this.#oldGroups = this.#groups.entries();
-    else if (value[1].open.size === 0) this.#groups.delete(value[0]);
+    else if (value[1].open === 0) this.#groups.delete(value[0]);
   }
 
   close(session: OpenSession): void {
+    const { group } = session;
+    group.count(session, -1);
+    group.open--;
     this.#open.delete(session.id);
     this.#order.remove(session.link!);
     session.link = null;
     if (session.isProven) this.proven--;
-    const { group } = session;
-    group.open.delete(session);
     group.place(session, null);
-    if (session.isProven) {
-      group.ended++;
-      group.endedTurns += session.turns;
-    }
+    if (session.isProven) group.sawEnd(session.turns);
     session.settle(null);
   }
 
