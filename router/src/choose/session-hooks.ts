@@ -6,20 +6,20 @@ import type { SessionTable } from './session-table.ts';
  * The methods that every policy with a session table shares.
  *
  * @param noun what the table's keys are called in `GET /policies`
- * @param wallMs milliseconds since 1970, because the table outlives the process
+ * @param nowMs as for the table
  */
 export function sessionHooks(
   table: SessionTable,
   fleet: Fleet,
   noun: 'sessions' | 'keys',
-  wallMs: () => number,
+  nowMs: () => number,
 ): Omit<Policy, 'needs' | 'choose'> {
   return {
     begun(x) {
       if (x.session !== '') table.begun(x.session);
     },
     ended(x) {
-      if (x.session !== '') table.ended(x.session, wallMs());
+      if (x.session !== '') table.ended(x.session, nowMs());
     },
     sessionEnded: (session) => table.forget(session),
     homeOf: (session) => table.find(session),
@@ -36,7 +36,7 @@ export function sessionHooks(
       }));
     },
     describe() {
-      table.forgetIdle(wallMs());
+      table.forgetIdle(nowMs());
       return { [noun]: table.size, byWorker: table.counts() };
     },
     close: () => table.close(),

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from '../../test/harness/fast-check.ts';
-import { fleetOf, fleetOfSize } from '../../test/harness/policy.ts';
+import { exchangeOf, fleetOf, fleetOfSize, policyContext } from '../../test/harness/policy.ts';
 import type { Fleet } from '../fleet/fleet.ts';
-import type { Worker } from '../fleet/worker.ts';
+import type { Placement, Worker } from '../fleet/worker.ts';
+import { manual } from './policies/manual.ts';
+import { stickyLeastLoaded } from './policies/sticky-least-loaded.ts';
+import type { Policy } from './policy.ts';
 import { SessionTable, type SessionTableOptions } from './session-table.ts';
 import { memoryStore, type StateMap } from './state.ts';
 
@@ -17,7 +20,9 @@ function tableOf(
   state: StateMap = memoryStore().open('s'),
   nowMs = START_MS,
 ): SessionTable {
-  return new SessionTable(fleet, state, { ttlMs: TTL_MS, homesPerKey: 1, ...options }, nowMs);
+  // Both clocks agree.
+  const clock = (): number => nowMs;
+  return new SessionTable(fleet, state, { ttlMs: TTL_MS, homesPerKey: 1, ...options }, clock, clock);
 }
 
 /** A state that counts what is written. */
@@ -203,6 +208,35 @@ test('time goes on while the router is down; a clock that was set back makes not
   tableOf(fleet, {}, state).place('k', workers, START_MS, () => workers[0]!);
   assert.equal(tableOf(fleet, {}, state, START_MS + 2 * TTL_MS).size, 0);
 });
+
+for (const policyOf of [stickyLeastLoaded, manual]) {
+  test(`${policyOf.name}: sessions outlive a router whose machine was suspended, or whose late clock was set`, (t) => {
+    const startMs = Math.floor(performance.timeOrigin);
+    const origin = performance.timeOrigin;
+    const startedAt = (value: number): void =>
+      void Object.defineProperty(performance, 'timeOrigin', { value, configurable: true });
+    t.after(() => startedAt(origin));
+    t.mock.timers.enable({ apis: ['Date'], now: startMs });
+    const { fleet, workers } = fleetOfSize(4);
+    const store = memoryStore();
+    const start = () => policyContext(fleet, {}, { state: (name) => store.open(name) });
+    const place = (policy: Policy, session: string): string =>
+      (policy.choose(exchangeOf({ session }), workers) as Placement).legs[0]!.worker.url;
+    const context = start();
+    const before = policyOf(context);
+    const homes = [place(before, 'then'), place(before, 'then and now')];
+    t.mock.timers.tick(24 * 3_600_000);
+    context.clock.nowMs += 1_000;
+    homes.push(place(before, 'now'));
+    place(before, 'then and now');
+    const homesBy = (policy: Policy) =>
+      ['then', 'then and now', 'now'].map((session) => policy.homeOf!(session)?.url ?? null);
+    assert.deepEqual(homesBy(before), homes, 'the time of this process goes on evenly');
+    before.close!();
+    startedAt(Date.now());
+    assert.deepEqual(homesBy(policyOf(start())), [null, ...homes.slice(1)]);
+  });
+}
 
 test('a table that is made and not used changes nothing of what is saved', () => {
   const { state, writes } = countingState();

@@ -25,6 +25,8 @@ interface Entry {
   current: Home;
   /** When the key was last used, to the resolution above. */
   seenMs: number;
+  /** That time by the wall clock, as it was saved. */
+  savedMs: number;
   inFlight: number;
   /** Its place in the order of `seenMs`. */
   link: ListNode<Entry> | null;
@@ -42,7 +44,8 @@ export interface SessionTableOptions {
 /**
  * Which worker the requests of a key go to. It outlives the router through its state: `[seconds, url, …]` by key.
  *
- * Times are milliseconds of the wall clock, because they are compared with those of an earlier process.
+ * Times are monotonic milliseconds. Saved are seconds of the wall clock, because a later process reads them. The wall clock may be set and the
+ * monotonic one may pause while the machine is suspended, so each saved time is computed from both as they are when it is saved.
  */
 export class SessionTable {
   readonly #stopListening: () => void;
@@ -51,6 +54,8 @@ export class SessionTable {
   readonly #grainMs: number;
   readonly #homesPerKey: number;
   readonly #maxKeys: number;
+  readonly #nowMs: () => number;
+  readonly #unixMs: () => number;
   readonly #entries = new Map<string, Entry>();
   /** By `seenMs`, oldest first. (The first entry of a Map is slow to find after others before it were removed.) */
   readonly #order = new LinkedList<Entry>();
@@ -58,13 +63,21 @@ export class SessionTable {
   /** Keys of the saved state that this table does not have. */
   #outdated: string[] = [];
 
-  constructor(fleet: Fleet, state: StateMap, options: SessionTableOptions, nowMs: number) {
+  constructor(
+    fleet: Fleet,
+    state: StateMap,
+    options: SessionTableOptions,
+    nowMs: () => number,
+    unixMs: () => number = Date.now,
+  ) {
     this.#state = state;
     this.#ttlMs = options.ttlMs;
     this.#grainMs = options.ttlMs / GRAINS_PER_TTL;
     this.#homesPerKey = options.homesPerKey;
     this.#maxKeys = options.maxKeys ?? 1_000_000;
-    this.#load(nowMs);
+    this.#nowMs = nowMs;
+    this.#unixMs = unixMs;
+    this.#load();
     for (const worker of fleet.workers) this.#homeOf(worker.url).worker = worker;
     this.#stopListening = fleet.onEvent((event, worker) => {
       if (event === 'added') this.#homeOf(worker.url).worker = worker;
@@ -101,7 +114,7 @@ export class SessionTable {
     const worker = assign();
     const home = this.#homeOf(worker.url);
     if (entry === undefined) {
-      const newcomer: Entry = { key, homes: [home], current: home, seenMs: nowMs, inFlight: 0, link: null };
+      const newcomer: Entry = { key, homes: [home], current: home, seenMs: nowMs, savedMs: 0, inFlight: 0, link: null };
       home.keys++;
       this.#add(newcomer);
       this.#save(newcomer);
@@ -165,16 +178,18 @@ export class SessionTable {
    * Loads what an earlier process saved, or the table that is in use during a reload. The state does not change before this table is used,
    * because a reload that is refused leaves it to the other one.
    */
-  #load(nowMs: number): void {
-    const saved: (NonNullable<ReturnType<typeof readKept>> & { key: string })[] = [];
+  #load(): void {
+    const nowMs = this.#nowMs();
+    const aheadMs = this.#aheadMs();
+    const saved: (Pick<Entry, 'key' | 'seenMs' | 'savedMs'> & { urls: string[] })[] = [];
     for (const [key, text] of this.#state.entries()) {
       const kept = readKept(text);
       if (kept === null) this.#outdated.push(key);
       // After the clock was set back, a time in the future would keep the key forever.
-      else saved.push({ key, urls: kept.urls, seenMs: Math.min(kept.seenMs, nowMs) });
+      else saved.push({ key, urls: kept.urls, seenMs: Math.min(kept.unixMs - aheadMs, nowMs), savedMs: kept.unixMs });
     }
     saved.sort((a, b) => a.seenMs - b.seenMs);
-    for (const [i, { key, urls, seenMs }] of saved.entries()) {
+    for (const [i, { key, urls, seenMs, savedMs }] of saved.entries()) {
       if (i < saved.length - this.#maxKeys || this.#isIdle({ seenMs }, nowMs)) {
         this.#outdated.push(key);
         continue;
@@ -182,13 +197,18 @@ export class SessionTable {
       const homes = urls.slice(0, this.#homesPerKey).map((url) => this.#homeOf(url));
       const current = homes[0]!;
       current.keys++;
-      this.#add({ key, homes, current, seenMs, inFlight: 0, link: null });
+      this.#add({ key, homes, current, seenMs, savedMs, inFlight: 0, link: null });
     }
   }
 
   #deleteOutdated(): void {
     for (const key of this.#outdated) this.#state.delete(key);
     this.#outdated = [];
+  }
+
+  /** By how much the wall clock is ahead of the monotonic one. */
+  #aheadMs(): number {
+    return this.#unixMs() - this.#nowMs();
   }
 
   #isIdle({ seenMs }: Pick<Entry, 'seenMs'>, nowMs: number): boolean {
@@ -208,9 +228,10 @@ export class SessionTable {
     entry.current = home;
   }
 
-  /** The key was used now. Written only if the last written time is older than `grainMs`. */
+  /** The key was used now. Written only if the last written time is older than `grainMs`, by either clock, or in the future. */
   #see(entry: Entry, nowMs: number, grainMs = this.#grainMs): void {
-    if (nowMs - entry.seenMs < grainMs) return;
+    const savedAgoMs = nowMs + this.#aheadMs() - entry.savedMs;
+    if (nowMs - entry.seenMs < grainMs && Math.abs(savedAgoMs) < grainMs) return;
     entry.seenMs = nowMs;
     const { last } = this.#order;
     if (entry.link !== last) this.#order.move(entry.link!, last);
@@ -222,8 +243,10 @@ export class SessionTable {
     entry.link = this.#order.push(entry);
   }
 
-  #save({ key, seenMs, homes }: Entry): void {
-    this.#state.set(key, JSON.stringify([Math.round(seenMs / 1_000), ...homes.map(({ url }) => url)]));
+  #save(entry: Entry): void {
+    entry.savedMs = entry.seenMs + this.#aheadMs();
+    const urls = entry.homes.map(({ url }) => url);
+    this.#state.set(entry.key, JSON.stringify([Math.round(entry.savedMs / 1_000), ...urls]));
   }
 
   #forgetFirst(): void {
@@ -250,7 +273,7 @@ export class SessionTable {
 }
 
 /** @returns null if the text was not written by this table */
-function readKept(text: string): { seenMs: number; urls: string[] } | null {
+function readKept(text: string): { unixMs: number; urls: string[] } | null {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -260,5 +283,5 @@ function readKept(text: string): { seenMs: number; urls: string[] } | null {
   if (!Array.isArray(value)) return null;
   const [seconds, ...urls] = value as unknown[];
   if (typeof seconds !== 'number' || urls.length === 0) return null;
-  return urls.every((url) => typeof url === 'string') ? { seenMs: seconds * 1_000, urls } : null;
+  return urls.every((url) => typeof url === 'string') ? { unixMs: seconds * 1_000, urls } : null;
 }

@@ -9,11 +9,10 @@ test('nothing is timed by the clock on the wall, which may be set', () => {
   const users = readdirSync(source, { recursive: true, encoding: 'utf8' })
     .filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
     .filter((file) => /Date\.now|new Date\b|timeOrigin/.test(readFileSync(join(source, file), 'utf8')));
-  // They write down for a later process when something was last used, counted on from the clock at the start.
+  // They write down for a later process when something was last used.
   const keepers = [
-    'choose/policies/manual.ts',
-    'choose/policies/sticky-least-loaded.ts',
     'choose/rollout/open-sessions.ts',
+    'choose/session-table.ts',
     'fleet/health-watch.ts',
     'recorder/thread/feed/feed-clock.ts',
     'recorder/thread/store/expiry.ts',

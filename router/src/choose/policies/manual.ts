@@ -13,12 +13,11 @@ const HOMES_PER_KEY = 2;
  */
 export function manual(context: PolicyContext): Policy {
   const { fleet, nowMs, options, random } = context;
-  const wallMs = (): number => performance.timeOrigin + nowMs();
   const table = new SessionTable(
     fleet,
     context.state('manual-keys'),
     { ttlMs: options.maxIdleSecs * 1_000, homesPerKey: HOMES_PER_KEY },
-    wallMs(),
+    nowMs,
   );
   const ties = new TieBreaker();
   const load = (worker: Worker): number => fleet.load(worker);
@@ -33,9 +32,9 @@ export function manual(context: PolicyContext): Policy {
     choose(x, workers) {
       const { session } = x;
       if (session === '') return keyless(workers).alone;
-      return table.place(session, workers, wallMs(), () => assign(workers)).alone;
+      return table.place(session, workers, nowMs(), () => assign(workers)).alone;
     },
     whyMoved: () => ({ reason: 'returned' }),
-    ...sessionHooks(table, fleet, 'keys', wallMs),
+    ...sessionHooks(table, fleet, 'keys', nowMs),
   };
 }

@@ -13,18 +13,17 @@ import { leastInflight } from './least-inflight.ts';
  */
 export function stickyLeastLoaded(context: PolicyContext): Policy {
   const { fleet, nowMs } = context;
-  const wallMs = (): number => performance.timeOrigin + nowMs();
   const ttlMs = context.options.sessionTtlSecs * 1_000;
-  const table = new SessionTable(fleet, context.state('sticky-sessions'), { ttlMs, homesPerKey: 1 }, wallMs());
+  const table = new SessionTable(fleet, context.state('sticky-sessions'), { ttlMs, homesPerKey: 1 }, nowMs);
   const keyless = leastInflight(context);
   return {
     needs: 'key',
     choose(x, workers) {
       const { session } = x;
       if (session === '') return keyless.choose(x, workers);
-      return table.place(session, workers, wallMs(), () => fewestSessions(table, session, workers)).alone;
+      return table.place(session, workers, nowMs(), () => fewestSessions(table, session, workers)).alone;
     },
-    ...sessionHooks(table, fleet, 'sessions', wallMs),
+    ...sessionHooks(table, fleet, 'sessions', nowMs),
   };
 }
 
