@@ -382,3 +382,18 @@ test('the time that a key takes does not grow with the number of keys', () => {
   const [few, many] = [cpuMsOf(1_000, 60), cpuMsOf(60_000, 1)];
   assert.ok(many < 5 * few, `60,000 placements took ${many} ms with 60,000 keys, ${few} ms with 1,000`);
 });
+
+test('the time that the removal of a worker takes does not grow with the keys of others', () => {
+  const cpuMsOf = (keys: number): number => {
+    const { fleet, workers } = fleetOfSize(201);
+    const table = tableOf(fleet, { homesPerKey: 2 });
+    for (let i = 0; i < keys; i++) table.place(`k${i}`, workers, START_MS, () => workers[200]!);
+    const before = process.cpuUsage();
+    for (const worker of workers.slice(0, 200)) fleet.remove(worker);
+    const { user, system } = process.cpuUsage(before);
+    assert.equal(table.size, keys);
+    return (user + system) / 1_000;
+  };
+  const [few, many] = [100, 30_000].map((keys) => Math.min(...[1, 2, 3].map(() => cpuMsOf(keys)))) as [number, number];
+  assert.ok(many < 5 * few, `the removal of 200 workers took ${many} ms beside 30,000 keys, ${few} ms beside 100`);
+});

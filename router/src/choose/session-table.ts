@@ -15,6 +15,8 @@ interface Home {
   worker: Worker | null;
   /** Keys whose requests go there now. */
   keys: number;
+  /** All that have it among their homes. (Workers leave many at a time: each may cost its own keys only.) */
+  readonly entries: Set<Entry>;
 }
 
 interface Entry {
@@ -114,13 +116,13 @@ export class SessionTable {
     const worker = assign();
     const home = this.#homeOf(worker.url);
     if (entry === undefined) {
-      const newcomer: Entry = { key, homes: [home], current: home, seenMs: nowMs, savedMs: 0, inFlight: 0, link: null };
-      home.keys++;
-      this.#add(newcomer);
-      this.#save(newcomer);
+      this.#save(this.#add({ key, homes: [home], current: home, seenMs: nowMs, savedMs: 0, inFlight: 0, link: null }));
       if (this.#entries.size > this.#maxKeys) this.#forgetFirst();
     } else {
-      entry.homes = [...entry.homes, home].slice(-this.#homesPerKey);
+      const homes = [...entry.homes, home];
+      for (const dropped of homes.splice(0, homes.length - this.#homesPerKey)) dropped.entries.delete(entry);
+      entry.homes = homes;
+      home.entries.add(entry);
       this.#move(entry, home);
       // The entry is written anyway for its new home, so the time is written as well.
       this.#see(entry, nowMs, 0);
@@ -147,6 +149,7 @@ export class SessionTable {
     const entry = this.#entries.get(key);
     if (entry === undefined) return false;
     entry.current.keys--;
+    for (const home of entry.homes) home.entries.delete(entry);
     this.#entries.delete(key);
     this.#order.remove(entry.link!);
     this.#state.delete(key);
@@ -166,6 +169,7 @@ export class SessionTable {
     this.#stopListening();
     this.#outdated = [];
     this.#entries.clear();
+    this.#homes.clear();
     while (this.#order.first !== null) this.#order.remove(this.#order.first);
   }
 
@@ -195,9 +199,7 @@ export class SessionTable {
         continue;
       }
       const homes = urls.slice(0, this.#homesPerKey).map((url) => this.#homeOf(url));
-      const current = homes[0]!;
-      current.keys++;
-      this.#add({ key, homes, current, seenMs, savedMs, inFlight: 0, link: null });
+      this.#add({ key, homes, current: homes[0]!, seenMs, savedMs, inFlight: 0, link: null });
     }
   }
 
@@ -217,7 +219,7 @@ export class SessionTable {
 
   #homeOf(url: string): Home {
     let home = this.#homes.get(url);
-    if (home === undefined) this.#homes.set(url, (home = { url, worker: null, keys: 0 }));
+    if (home === undefined) this.#homes.set(url, (home = { url, worker: null, keys: 0, entries: new Set() }));
     return home;
   }
 
@@ -238,9 +240,12 @@ export class SessionTable {
     this.#save(entry);
   }
 
-  #add(entry: Entry): void {
+  #add(entry: Entry): Entry {
+    entry.current.keys++;
+    for (const home of entry.homes) home.entries.add(entry);
     this.#entries.set(entry.key, entry);
     entry.link = this.#order.push(entry);
+    return entry;
   }
 
   #save(entry: Entry): void {
@@ -257,11 +262,10 @@ export class SessionTable {
   #forgetHome(url: string): void {
     const gone = this.#homes.get(url);
     if (gone === undefined) return;
-    for (const [key, entry] of this.#entries) {
-      if (!entry.homes.includes(gone)) continue;
+    for (const entry of gone.entries) {
       const homes = entry.homes.filter((home) => home !== gone);
       if (homes.length === 0) {
-        this.forget(key);
+        this.forget(entry.key);
         continue;
       }
       entry.homes = homes;
