@@ -7,6 +7,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import { turnout } from '../cli/turnout.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { connectAsker, post, startEngines, startFleetScene } from '../harness/fleet.ts';
+import { policyModule } from '../harness/policy-module.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
@@ -175,6 +176,42 @@ for (const [policy, tuned] of [
       [policy],
     );
     deepEqual(await whoGets(SESSIONS), homes);
+  });
+}
+
+for (const whose of ['the policy of a model', 'the policy itself'] as const) {
+  test(`sessions that begin while ${whose} loads keep their engines`, async (t) => {
+    const gate = { wait: Promise.resolve(), begun: (): void => {} };
+    Object.assign(globalThis, { slowPolicy: gate });
+    const slow = policyModule(
+      t,
+      `async ({ builtIn }) => {
+        const policy = builtIn('sticky_least_loaded');
+        globalThis.slowPolicy.begun();
+        await globalThis.slowPolicy.wait;
+        return policy;
+      }`,
+    );
+    const usual = 'sticky_least_loaded';
+    const named = whose === 'the policy itself' ? { policy: slow } : { policy: usual, modelPolicy: [`m=${slow}`] };
+    const { router, whoGets } = await startFleetScene(t, 3, named);
+    const before = await whoGets(SESSIONS.slice(0, 10));
+    const load = Promise.withResolvers<void>();
+    const begun = Promise.withResolvers<void>();
+    Object.assign(gate, { wait: load.promise, begun: begun.resolve });
+    const reload = router.reload(() =>
+      configOf({ workerUrls: router.config.workerUrls, ...named, sessionTtlSecs: 99 }),
+    );
+    await begun.promise;
+    const meanwhile = await whoGets(SESSIONS.slice(10));
+    load.resolve();
+    await reload;
+    equal(router.config.sessionTtlSecs, 99);
+    const { policies } = JSON.parse((await send(t, router.url, request('GET', '/policies'))).text) as {
+      policies: [{ state: { sessions: number } }];
+    };
+    equal(policies[0].state.sessions, SESSIONS.length);
+    deepEqual(await whoGets(SESSIONS.toReversed()), [...before, ...meanwhile].toReversed());
   });
 }
 

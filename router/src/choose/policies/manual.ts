@@ -1,6 +1,6 @@
 import type { Worker } from '../../fleet/worker.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
-import { sessionHooks } from '../session-hooks.ts';
+import { lazyTable, sessionHooks } from '../session-hooks.ts';
 import { SessionTable } from '../session-table.ts';
 import { TieBreaker } from '../tie-breaker.ts';
 
@@ -13,15 +13,12 @@ const HOMES_PER_KEY = 2;
  */
 export function manual(context: PolicyContext): Policy {
   const { fleet, nowMs, options, random } = context;
-  const table = new SessionTable(
-    fleet,
-    context.state('manual-keys'),
-    { ttlMs: options.maxIdleSecs * 1_000, homesPerKey: HOMES_PER_KEY },
-    nowMs,
-  );
+  const state = context.state('manual-keys');
+  const ttlMs = options.maxIdleSecs * 1_000;
+  const table = lazyTable(() => new SessionTable(fleet, state, { ttlMs, homesPerKey: HOMES_PER_KEY }, nowMs));
   const ties = new TieBreaker();
   const load = (worker: Worker): number => fleet.load(worker);
-  const keys = (worker: Worker): number => table.keysAt(worker);
+  const keys = (worker: Worker): number => table().keysAt(worker);
   const any = (workers: readonly Worker[]): Worker => workers[Math.floor(random() * workers.length)]!;
   const leastLoaded = (workers: readonly Worker[]): Worker => ties.least(workers, load);
   const fewestKeys = (workers: readonly Worker[]): Worker => ties.least(workers, keys);
@@ -32,7 +29,7 @@ export function manual(context: PolicyContext): Policy {
     choose(x, workers) {
       const { session } = x;
       if (session === '') return keyless(workers).alone;
-      return table.place(session, workers, nowMs(), () => assign(workers)).alone;
+      return table().place(session, workers, nowMs(), () => assign(workers)).alone;
     },
     whyMoved: () => ({ reason: 'returned' }),
     ...sessionHooks(table, fleet, 'keys', nowMs),

@@ -1,7 +1,7 @@
 import type { Worker } from '../../fleet/worker.ts';
 import { hash32 } from '../../kit/hash.ts';
 import type { Policy, PolicyContext } from '../policy.ts';
-import { sessionHooks } from '../session-hooks.ts';
+import { lazyTable, sessionHooks } from '../session-hooks.ts';
 import { SessionTable } from '../session-table.ts';
 import { leastInflight } from './least-inflight.ts';
 
@@ -14,14 +14,16 @@ import { leastInflight } from './least-inflight.ts';
 export function stickyLeastLoaded(context: PolicyContext): Policy {
   const { fleet, nowMs } = context;
   const ttlMs = context.options.sessionTtlSecs * 1_000;
-  const table = new SessionTable(fleet, context.state('sticky-sessions'), { ttlMs, homesPerKey: 1 }, nowMs);
+  const state = context.state('sticky-sessions');
+  const table = lazyTable(() => new SessionTable(fleet, state, { ttlMs, homesPerKey: 1 }, nowMs));
   const keyless = leastInflight(context);
   return {
     needs: 'key',
     choose(x, workers) {
       const { session } = x;
       if (session === '') return keyless.choose(x, workers);
-      return table.place(session, workers, nowMs(), () => fewestSessions(table, session, workers)).alone;
+      const fewest = (): Worker => fewestSessions(table(), session, workers);
+      return table().place(session, workers, nowMs(), fewest).alone;
     },
     ...sessionHooks(table, fleet, 'sessions', nowMs),
   };
