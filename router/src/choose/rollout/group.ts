@@ -15,7 +15,7 @@ interface Trajectory {
 
 /** The sessions of one prompt. */
 export class Group {
-  /** Open members by the worker that got their first turn; 0: some were there. Without workers that have left the fleet. */
+  /** Open members by the worker that got their first turn; 0: some were there. Some may have left the fleet. */
   readonly placed = new Map<WorkerState, number>();
   /** Responses so far, and their tokens. */
   answers = 0;
@@ -36,7 +36,11 @@ export class Group {
     const there = firstAt === null ? undefined : this.placed.get(firstAt);
     if (there !== undefined) this.placed.set(firstAt!, there - 1);
     member.firstAt = at;
-    if (at !== null) this.placed.set(at, (this.placed.get(at) ?? 0) + 1);
+    if (at === null) return;
+    const members = this.placed.get(at);
+    // A group that goes on for weeks would keep all that ever had a turn of it. (To go through all groups when a worker leaves takes too long.)
+    if (members === undefined) for (const state of this.placed.keys()) if (state.hasLeft) this.placed.delete(state);
+    this.placed.set(at, (members ?? 0) + 1);
   }
 
   /** Called with -1 before `turns`, `isProven` or `isOpen` of a session changes, and with 1 after that. */

@@ -212,11 +212,6 @@ export class OpenSessions {
     return group;
   }
 
-  /** The worker has left the fleet: a group that goes on for weeks would keep all that ever had a turn of it. */
-  left(state: WorkerState): void {
-    for (const { placed } of this.#groups.values()) placed.delete(state);
-  }
-
   #forgetGroup(): void {
     const { value } = this.#oldGroups.next();
     if (value === undefined) this.#oldGroups = this.#groups.entries();

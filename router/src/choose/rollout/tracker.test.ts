@@ -26,8 +26,23 @@ test('a group keeps no worker that has left the fleet, whatever ends after that'
     tracker.end(running);
     tracker.endSession(running.session);
   }
+  begin('comes', fleet.add('http://comes:1') as Worker);
   assert.deepEqual(
     Array.from(group.placed, ([{ worker }, members]) => [worker.url, members]),
-    [['http://stays:1', 1]],
+    [
+      ['http://stays:1', 1],
+      ['http://comes:1', 1],
+    ],
   );
+});
+
+test('the removal of a worker does not go through the groups', (t) => {
+  const { fleet, workers } = fleetOf('http://a:1', 'http://b:1');
+  const tracker = new RolloutTracker(policyContext(fleet));
+  for (let i = 0; i < 2_000; i++) {
+    tracker.begin(exchangeOf({ session: `s${i}`, group: `g${i}`, prompt: promptOf('x', 'prompt') }), workers[0]!);
+  }
+  const deletions = t.mock.method(Map.prototype, 'delete').mock;
+  fleet.remove(workers[1]!);
+  assert.ok(deletions.callCount() < 50, `${deletions.callCount()} deletions`);
 });

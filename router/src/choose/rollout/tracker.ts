@@ -79,7 +79,7 @@ export class RolloutTracker {
       this.#loadChanged(state);
       if (event !== 'removed') return;
       this.#workerStates.delete(worker);
-      this.sessions.left(state);
+      state.hasLeft = true;
     });
   }
 

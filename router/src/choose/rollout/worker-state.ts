@@ -98,6 +98,8 @@ export class WorkerState {
   readonly worker: Worker;
   readonly #own = new Slowness();
   readonly #fleet: Slowness;
+  /** The worker is no longer in the fleet. */
+  hasLeft = false;
   /** When the prompts that were sent will have been read, by their lengths (monotonic ms). */
   queueEndMs = 0;
   /** Requests in flight that this policy placed. */
