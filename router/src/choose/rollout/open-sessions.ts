@@ -3,7 +3,6 @@ import type { IndexedSetMember } from '../../kit/indexed-set.ts';
 import { type ListNode, LinkedList } from '../../kit/linked-list.ts';
 import { hash32 } from '../../kit/hash.ts';
 import type { StateMap } from '../state.ts';
-import { Group, type GroupMember } from './group.ts';
 import type { WorkerState } from './worker-state.ts';
 
 /** An idle session ends after this time until the gaps between turns are known (ms). */
@@ -24,6 +23,76 @@ const MAX_OPEN = 300_000;
 const MAX_GROUPS = 10_000;
 /** Groups that are looked at, beyond that number, for each new one. */
 const LOOKED_AT = 2;
+
+/** A session of a group, or a request of it without a session. */
+export interface GroupMember {
+  /** Where its first turn was placed; null: nowhere yet. */
+  firstAt: WorkerState | null;
+}
+
+/** The sessions of one prompt. */
+export class Group {
+  /** Open members by the worker that got their first turn; 0: some were there. Some may have left the fleet. */
+  readonly placed = new Map<WorkerState, number>();
+  /** Responses so far, and their tokens. */
+  answers = 0;
+  answerTokens = 0;
+  /** Sessions that ended, and their turns in total. */
+  #ended = 0;
+  #endedTurns = 0;
+  /** Open sessions. */
+  open = 0;
+  /** How many of those that are proven have had so many turns, by that number. (A group may have 100,000 sessions.) */
+  readonly #byTurns: number[] = [];
+  /** What `expectedTurns` has returned, and the mean it was asked for; null: that has changed. */
+  #expected: { readonly usual: number; readonly turns: number } | null = null;
+
+  /** The first turn of a member is placed; `null`: the member has ended. */
+  place(member: GroupMember, at: WorkerState | null): void {
+    const { firstAt } = member;
+    const there = firstAt === null ? undefined : this.placed.get(firstAt);
+    if (there !== undefined) this.placed.set(firstAt!, there - 1);
+    member.firstAt = at;
+    if (at === null) return;
+    const members = this.placed.get(at);
+    // A group that goes on for weeks would keep all that ever had a turn of it. (To go through all groups when a worker leaves takes too long.)
+    if (members === undefined) for (const state of this.placed.keys()) if (state.hasLeft) this.placed.delete(state);
+    this.placed.set(at, (members ?? 0) + 1);
+  }
+
+  /** Called with -1 before `turns`, `isProven` or `isOpen` of a session changes, and with 1 after that. */
+  count({ turns, isProven, isOpen }: OpenSession, by: 1 | -1): void {
+    // Without a turn it says nothing.
+    if (turns === 0 || !isProven || !isOpen) return;
+    this.#byTurns[turns] = (this.#byTurns[turns] ?? 0) + by;
+    this.#expected = null;
+  }
+
+  /** A session of the group has ended. */
+  sawEnd(turns: number): void {
+    this.#ended++;
+    this.#endedTurns += turns;
+    this.#expected = null;
+  }
+
+  /**
+   * Turns that a session of this group is expected to have, where `usual` is the mean of all sessions. A decision asks for each resident of a
+   * worker, so the cost must not grow with the sessions of the group.
+   */
+  expectedTurns(usual: number): number {
+    if (this.#expected?.usual === usual) return this.#expected.turns;
+    let sum = this.#endedTurns + usual / 2;
+    let count = this.#ended + 0.5;
+    for (let turns = 1; turns < this.#byTurns.length; turns++) {
+      const sessions = this.#byTurns[turns] ?? 0;
+      // A running session will have more turns than it has had.
+      sum += sessions * Math.max(1.3 * turns, 0.7 * usual);
+      count += sessions;
+    }
+    this.#expected = { usual, turns: sum / count };
+    return this.#expected.turns;
+  }
+}
 
 /** The prompt with which a session begins. */
 export interface FirstPrompt {
@@ -303,37 +372,4 @@ function readHome(text: string): Home | null {
   const [, tokens, secs, url] = /^(\d+) (\d+) (.+)$/.exec(text) ?? [];
   if (url === undefined || Date.now() - Number(secs) * 1000 > MAX_TTL_MS) return null;
   return { url, tokens: Number(tokens) };
-}
-
-/** Values that are remembered as those of users; beyond that the oldest is forgotten. */
-const MAX_USERS = 10_000;
-
-/**
- * Decides which values of fields that are for users (`user`, `metadata.user_id`) name sessions. Some clients put the session there, others a
- * user, or one value for everything. A value counts as a session until two of its requests overlap, and then as a user: a session that never
- * has more than one request in flight can't overload its worker, whatever it is.
- */
-export class UserKeys {
-  readonly #users = new Set<string>();
-  readonly #sessions: OpenSessions;
-  readonly #close: (session: OpenSession) => void;
-
-  constructor(sessions: OpenSessions, close: (session: OpenSession) => void) {
-    this.#sessions = sessions;
-    this.#close = close;
-  }
-
-  /** Makes a key that may be a session's (`mayBeSession`) a session key, unless its value is a user's. */
-  decide(x: PlacedRequest): void {
-    const key = x.key!;
-    if (this.#users.has(key.value)) return;
-    const session = this.#sessions.get(key.value);
-    if (session !== undefined && session.inFlight > 0) {
-      this.#users.add(key.value);
-      if (this.#users.size > MAX_USERS) this.#users.delete(this.#users.keys().next().value!);
-      this.#close(session);
-      return;
-    }
-    x.key = { kind: 'session', value: key.value, source: key.source, mayBeSingle: true };
-  }
 }

@@ -1,5 +1,4 @@
-import type { Group, GroupMember } from './group.ts';
-import type { FirstPrompt, OpenSession } from './open-sessions.ts';
+import type { FirstPrompt, Group, GroupMember, OpenSession } from './open-sessions.ts';
 import { MAX_SEQUENCES, type WorkerState, prefillSecs, stepSecs } from './worker-state.ts';
 
 /** Weight of keeping the requests of a group apart: their lengths are alike, so together they would finish late. */

@@ -9,14 +9,14 @@ import { PrefixIndex } from '../prefix-index/prefix-index.ts';
 import type { StateMap } from '../state.ts';
 import { Candidates } from './candidates.ts';
 import { FEW } from './cheapest.ts';
-import { Group } from './group.ts';
 import { Guests } from './guests.ts';
 import { LoadOrder } from './load-order.ts';
 import { roomTokens } from './residency.ts';
 import { RoomOrder } from './room-order.ts';
-import { type FirstPrompt, type OpenSession, OpenSessions, SavedHomes, UserKeys } from './open-sessions.ts';
+import { type FirstPrompt, Group, type OpenSession, OpenSessions, SavedHomes } from './open-sessions.ts';
 import { Slowness, WorkerState, learnSpeed, prefillSecs } from './worker-state.ts';
 import { RolloutRequest } from './request.ts';
+import { UserKeys } from './user-keys.ts';
 import { Workload } from './workload.ts';
 
 /** The learned workload is saved when the last session ends, or after this many ended sessions. */
