@@ -69,6 +69,8 @@ export async function startChoosing(live: LiveConfig, { log, holdQueue, homes, .
     table.close();
     throw error;
   }
+  // What is saved is read before the router listens, not with its first request.
+  for (const [, { policy }] of table.entries()) policy.describe?.();
 
   /** Calls that change the policy of a model, in their order; one that loads slowly must not replace what a later one has set. */
   let calls = 0;
