@@ -160,7 +160,7 @@ export class Lifecycle implements WeightJudge {
     const engine = this.#table.find(worker);
     if (engine === undefined) return null;
     if (!isServing(engine) || engine.isBusy) return Promise.resolve(isServing(engine));
-    // The next router has replaced its weights: there are none that it should have.
+    // The next router has replaced its weights, so this one can't say which it should have.
     if (engine.snapshot === null && this.#table.isHandedOver) return Promise.resolve(true);
     if (!isReturning && engine.watch?.isOpen === true) {
       // It may have been updated past the router: a name that it should not have is noticed.

@@ -278,14 +278,18 @@ test('a router that is killed between begin and end leaves the engines to the tr
   equal((await send(t, after.url, post('/v1/completions', short))).status, 200);
 });
 
-test('a router that is stopped between begin and end leaves the engines to the trainer', async (t) => {
+/** Engines whose router was stopped after `/swap/begin`. @returns the options of the next one, too */
+async function stoppedAfterBegin(t: TestContext) {
   const engines = await startSims(t, ['vllm', 'sglang']);
   const dataDir = temporaryFolder(t);
   const before = await startSwapScene(t, engines, { dataDir });
   equal((await before.post('/swap/begin', { identity: 'step-1' })).status, 200);
   await before.router.close();
+  return { engines, options: { workerUrls: engines.map(({ url }) => url), swapSnapshots: SNAPSHOTS, dataDir } };
+}
 
-  const options = { workerUrls: engines.map(({ url }) => url), swapSnapshots: SNAPSHOTS, dataDir };
+test('a router that is stopped between begin and end leaves the engines to the trainer', async (t) => {
+  const { engines, options } = await stoppedAfterBegin(t);
   const router = await startTestRouter(t, { ...options, healthCheckTimeoutSecs: 60 });
   const again = await sceneOf(router, engines, 'warming');
   ok(engines.every(({ core }) => core.paused));
@@ -296,12 +300,7 @@ test('a router that is stopped between begin and end leaves the engines to the t
 });
 
 test('a begin and an end that come before a restarted router has asked the engines are answered as later ones', async (t) => {
-  const engines = await startSims(t, ['vllm', 'sglang']);
-  const dataDir = temporaryFolder(t);
-  const before = await startSwapScene(t, engines, { dataDir });
-  equal((await before.post('/swap/begin', { identity: 'step-1' })).status, 200);
-  await before.router.close();
-  const options = { workerUrls: engines.map(({ url }) => url), swapSnapshots: SNAPSHOTS, dataDir };
+  const { engines, options } = await stoppedAfterBegin(t);
   const { learn } = SwapEngine.prototype;
   for (const path of ['/swap/begin', '/swap/end']) {
     if (path === '/swap/end') await moveAll(engines);
