@@ -9,14 +9,16 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import httpx
 
 from turnout import Client, ControlError, Router, RouterError
 
-from .world import ANY_PORTS, engines, generate, has_ended, is_gone, script, until
+from .world import ANY_PORTS, PATIENCE_SECS, engines, generate, has_ended, is_gone, script, until
 
 
 class RouterTest(unittest.TestCase):
@@ -145,6 +147,33 @@ class RouterTest(unittest.TestCase):
             config.write_text(f"tls-cert-path: {cert}\ntls-key-path: {key}\n", encoding="utf-8")
             with Router(config=config, port=0, prometheus_port=0) as router:
                 self.assertEqual(router.list_workers(), [])
+
+    def test_a_wait_whose_router_another_thread_stops_has_its_exit_code(self) -> None:
+        router = Router(port=0, prometheus_port=0).start()
+        process = router._process._process
+        assert process is not None
+        look, has_looked, is_stopped, codes = process.poll, threading.Event(), threading.Event(), list[int]()
+
+        def slow_look() -> int | None:
+            code = look()
+            # The router is stopped between the look of the thread that waits and what it does then.
+            if threading.current_thread() is waiting:
+                has_looked.set()
+                is_stopped.wait(PATIENCE_SECS)
+            return code
+
+        waiting = threading.Thread(target=lambda: codes.append(router.wait()))
+        parent = unittest.mock.Mock(is_alive=lambda: True)
+        with (
+            unittest.mock.patch.object(process, "poll", slow_look),
+            unittest.mock.patch("multiprocessing.parent_process", lambda: parent),
+        ):
+            waiting.start()
+            self.assertTrue(has_looked.wait(PATIENCE_SECS))
+            router.stop()
+            is_stopped.set()
+            waiting.join(PATIENCE_SECS)
+        self.assertEqual(codes, [0])
 
     def test_it_ends_with_a_python_that_is_killed(self) -> None:
         run = script(

@@ -25,8 +25,9 @@ class BlockingRouter:
         self._process.start(_START_TIMEOUT_SECS)
         try:
             code = self._process.wait()
-        finally:
+        except BaseException:
             self._process.stop(None)
+            raise
         if code < 0 and not self._is_stopped:
             raise RouterError(f"the router was killed by signal {-code}")
         if code > 0:

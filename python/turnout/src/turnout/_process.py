@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -10,7 +11,6 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from multiprocessing.connection import wait as wait_for
 from weakref import WeakSet
 
 from ._command import command
@@ -62,11 +62,11 @@ class RouterProcess:
         """
         if self.is_running:
             raise RouterError("the router runs already")
-        self._link, theirs = socket.socketpair()
-        _links.add(self._link)
+        link, theirs = socket.socketpair()
+        _links.add(link)
         with theirs:
             fd = theirs.fileno()
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 [*command(), *self._words],
                 env={**os.environ, **self._environment, "TURNOUT_PARENT_FD": str(fd)},
                 stdin=subprocess.DEVNULL,
@@ -74,15 +74,18 @@ class RouterProcess:
                 # Ctrl-C goes to this process only, which stops the router itself.
                 start_new_session=True,
             )
+        self._process, self._link = process, None
         try:
-            message = self._first_message(timeout_secs)
+            message = _first_message(process, link, timeout_secs)
         except BaseException:
-            self._process.kill()
-            self._release()
+            process.kill()
+            _end(process, link)
             raise
         if message.get("error") is None:
+            # Only now, because `stop` in another thread closes it.
+            self._link = link
             return message
-        self._release()
+        _end(process, link)
         raise RouterError(self._in_keywords(message["error"]))
 
     def _in_keywords(self, error: str) -> str:
@@ -101,48 +104,51 @@ class RouterProcess:
             raise RouterError("the router was not started")
         parent = multiprocessing.parent_process()
         parent_pid = os.getppid()
-        # Siblings may keep the sentinel of a forked child open, so the parent's pid is checked as well.
-        while process.poll() is None:
-            ready = wait_for([link] if parent is None else [link, parent.sentinel], None if parent is None else 1)
-            if parent is not None and (parent.sentinel in ready or os.getppid() != parent_pid):
+        # The link is not watched, because `stop` in another thread closes it.
+        while parent is not None and process.poll() is None:
+            # Siblings may keep the sentinel of a forked child open, so the parent's pid is checked as well.
+            if not parent.is_alive() or os.getppid() != parent_pid:
                 process.terminate()
                 break
-            if link in ready:
-                break
-        return self._release()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(1)
+        return _end(process, link)
 
     def stop(self, timeout_secs: float | None) -> None:
         """Stops the router: requests in flight finish within `shutdown_grace_period_secs`; after `timeout_secs` it is killed."""
-        if self._process is None or self._link is None:
+        process, link = self._process, self._link
+        if process is None:
             return
-        if self.is_running:
-            self._process.send_signal(signal.SIGTERM)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(timeout_secs)
+                process.wait(timeout_secs)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-        self._release()
+                process.kill()
+        _end(process, link)
 
-    def _release(self) -> int:
-        assert self._process is not None and self._link is not None
-        code = self._process.wait()
-        self._link.close()
-        return code
 
-    def _first_message(self, timeout_secs: float) -> Mapping[str, str]:
-        assert self._process is not None and self._link is not None
-        until = time.monotonic() + timeout_secs
-        line = b""
-        while not line.endswith(b"\n"):
-            try:
-                self._link.settimeout(max(0.001, until - time.monotonic()))
-                part = self._link.recv(65_536)
-            except TimeoutError:
-                raise RouterError(f"the router did not listen within {timeout_secs} seconds") from None
-            if part == b"":
-                code = self._process.wait()
-                raise RouterError(f"the router ended with exit code {code} before it listened; its output says why")
-            line += part
-        self._link.settimeout(None)
-        message: Mapping[str, str] = json.loads(line)
-        return message
+def _end(process: subprocess.Popen[bytes], link: socket.socket | None) -> int:
+    """Closes the link when the router has ended. Returns its exit code, negative for a signal."""
+    code = process.wait()
+    if link is not None:
+        link.close()
+    return code
+
+
+def _first_message(process: subprocess.Popen[bytes], link: socket.socket, timeout_secs: float) -> Mapping[str, str]:
+    until = time.monotonic() + timeout_secs
+    line = b""
+    while not line.endswith(b"\n"):
+        try:
+            link.settimeout(max(0.001, until - time.monotonic()))
+            part = link.recv(65_536)
+        except TimeoutError:
+            raise RouterError(f"the router did not listen within {timeout_secs} seconds") from None
+        if part == b"":
+            code = process.wait()
+            raise RouterError(f"the router ended with exit code {code} before it listened; its output says why")
+        line += part
+    link.settimeout(None)
+    message: Mapping[str, str] = json.loads(line)
+    return message

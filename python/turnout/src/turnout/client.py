@@ -187,10 +187,10 @@ class AsyncClient(_Address):
 
     async def aclose(self) -> None:
         """Closes the connections."""
+        http, self._http = self._http, None
         # Those of an event loop that has ended cannot be closed in another one.
-        if self._http is not None and self._loop is asyncio.get_running_loop():
-            await self._http.aclose()
-        self._http = None
+        if http is not None and self._loop is asyncio.get_running_loop():
+            await http.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -320,9 +320,9 @@ class Client(_Address):
 
     def close(self) -> None:
         """Closes the connections."""
-        if self._http is not None:
-            self._http.close()
-        self._http = None
+        http, self._http = self._http, None
+        if http is not None:
+            http.close()
 
     def __enter__(self) -> Self:
         return self
@@ -333,9 +333,11 @@ class Client(_Address):
         self.close()
 
     def _do(self, call: Call[T]) -> T:
-        if self._http is None:
-            self._http = httpx.Client(verify=self._trust, trust_env=False)
-        return call.result(self._http.send(call.request(self._http, self._control_url, self._api_key)))
+        # Read once, because another thread may close it.
+        http = self._http
+        if http is None:
+            http = self._http = httpx.Client(verify=self._trust, trust_env=False)
+        return call.result(http.send(call.request(http, self._control_url, self._api_key)))
 
 
 def _part(session: str | None, group: str | None) -> dict[str, str]:
