@@ -21,7 +21,7 @@ test('a session gets one reward, several by name, by turn and by token, until a 
   };
   await scene.post('/generate', going, { 'x-session-id': 's', 'x-turnout-group': 'g' });
   await scene.finish('s', { rewards: { format: 0.25 } });
-  const [group] = await scene.take('wait_secs=20&lease_secs=1');
+  const [group] = await scene.take('wait_secs=20');
   const sampled = group!.rows[0]!.loss_mask.reduce((sum, bit) => sum + bit, 0);
   assert.equal(group!.rows[0]!.turns.length, 2);
   assert.deepEqual([group!.rows[0]!.reward, group!.rows[0]!.rewards], [null, { format: 0.25 }]);
