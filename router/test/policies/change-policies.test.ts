@@ -1,6 +1,5 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { Router } from '../../src/router.ts';
 import { connectClient, request, send } from '../harness/client.ts';
 import { post, startFleetScene } from '../harness/fleet.ts';
@@ -53,15 +52,20 @@ test('the policies by model: from the command line, and changed by PUT and DELET
 
 test('a policy that loads slowly does not replace one that was set later, or come back after it was unset', async (t) => {
   const { router } = await startFleetScene(t, 1, { policy: 'random' });
+  const { promise, resolve: goOn } = Promise.withResolvers<void>();
+  const loads = { begun: 0, held: promise };
+  Object.assign(globalThis, { slowLoads: loads });
   const made = '() => ({ needs: "nothing", choose: (x, workers) => workers[0].alone })';
-  const slow = (): string => policyModule(t, `await new Promise((done) => setTimeout(done, 500, ${made}))`);
+  const slow = (): string =>
+    policyModule(t, `(globalThis.slowLoads.begun++, await globalThis.slowLoads.held, ${made})`);
   const early = [set(t, router, slow()), set(t, router, slow(), 'm'), set(t, router, slow(), 'n')];
   // The calls come over connections of their own.
-  await delay(100);
+  await until('all three load', () => loads.begun === 3);
   await set(t, router, 'round_robin');
   await set(t, router, 'least_inflight', 'm');
   equal((await unset(t, router, 'n')).status, 404);
   equal((await set(t, router, 'no_such_policy', 'm')).status, 400);
+  goOn();
   await Promise.all(early);
   deepEqual(names(await show(t, router)), [
     ['', 'round_robin'],
