@@ -52,10 +52,10 @@ test('--slime-router-timeout ends a request that takes longer', async (t) => {
   const { engine, url } = await startSlime(t, ['--slime-router-timeout', '0.2']);
   const client = await connectClient(t, url);
   client.write(request('POST', '/generate', '{}'));
-  const asked = await engine.next();
   const got = await client.answer();
   assert.deepEqual([got.status, got.get('x-turnout-error')], [504, 'request_timeout']);
-  await asked.connection.untilEnded();
+  // On a busy machine the time may be over before the engine has read the request.
+  for (const asked of engine.requests) await asked.connection.untilEnded();
 });
 
 test('checks at --rollout-health-check-interval, out after the threshold, in SlimeRouter’s words, and back again', async (t) => {

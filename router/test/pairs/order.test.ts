@@ -1,4 +1,4 @@
-import { deepEqual, equal, match } from 'node:assert/strict';
+import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { connectClient, send } from '../harness/client.ts';
 import { STREAM_HEAD } from '../harness/engine.ts';
@@ -70,7 +70,10 @@ test('the prefill engine fails while the answer waits for it: another pair', asy
     if (!isFirst) return null;
     isFirst = false;
     request.answer('{"meta_info":{"input_token_logprobs":[]}}');
-    setTimeout(() => world.prefill[0]!.seen[0]!.request.connection.reset(), 20);
+    const worker = router.fleet.get(world.decode[0]!.engine.url)!;
+    void until('it waits', () => worker.lastReadMs > 0 && world.prefill[0]!.seen.length > 0).then(() =>
+      world.prefill[0]!.seen[0]!.request.connection.reset(),
+    );
     return 'nothing';
   };
   const got = await send(t, router.url, post('/generate', { text: 'a', return_logprob: true }));
@@ -198,8 +201,9 @@ test('--request-timeout-secs ends both sides', async (t) => {
   for (const half of [...world.prefill, ...world.decode]) half.instead = () => 'nothing';
   const got = await send(t, router.url, post('/generate', { text: 'a' }));
   equal(got.status, 504);
+  // On a busy machine the time may be over before an engine has read its request.
   await until('both are let go', () =>
-    [world.prefill[0]!, world.decode[0]!].every(({ seen }) => seen[0]!.request.connection.hasEnded),
+    [world.prefill[0]!, world.decode[0]!].every(({ seen }) => seen.every(({ request }) => request.connection.hasEnded)),
   );
   await untilIdle(router);
 });
@@ -209,8 +213,9 @@ test('--first-byte-timeout-secs: 504, and no other worker is tried', async (t) =
   for (const half of [...world.prefill, ...world.decode]) half.instead = () => 'nothing';
   const got = await send(t, router.url, post('/generate', { text: 'a' }));
   deepEqual([got.status, got.get('x-turnout-error')], [504, 'first_byte_timeout']);
-  deepEqual([world.prefill[0]!.seen.length, world.decode[0]!.seen.length], [1, 1]);
   await untilIdle(router);
+  // On a busy machine the time may be over before an engine has read its request.
+  for (const { seen } of [world.prefill[0]!, world.decode[0]!]) ok(seen.length <= 1, `${seen.length} requests`);
 });
 
 test('a client that leaves while its body is still coming', async (t) => {

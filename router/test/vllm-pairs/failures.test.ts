@@ -233,7 +233,8 @@ test('--request-timeout-secs ends whatever is under way', async (t) => {
   const { world, router } = await startVllmPairs(t, 'nixl', [1, 1], { requestTimeoutSecs: 0.2 });
   world.prefill[0]!.instead = () => 'nothing';
   equal((await send(t, router.url, ask())).status, 504);
-  await until('it is let go', () => world.prefill[0]!.seen[0]!.request.connection.hasEnded);
+  // On a busy machine the time may be over before the engine has read its request.
+  await until('it is let go', () => world.prefill[0]!.seen.every(({ request: { connection } }) => connection.hasEnded));
   equal(world.decode[0]!.seen.length, 0);
   await untilIdle(router);
 });
