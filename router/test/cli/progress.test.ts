@@ -43,14 +43,16 @@ test(
   'on a terminal a weight swap has a bar for each worker, which is gone at the end',
   { skip: noTerminal },
   async (t) => {
-    // Long enough for a look at the swap and a bar of it.
-    const [slow, quick] = await startSims(t, ['vllm', 'sglang'], { weightLoadMs: 10_000 });
+    const [slow, quick] = await startSims(t, ['vllm', 'sglang']);
+    const { promise: isSeen, resolve: goOn } = Promise.withResolvers<void>();
+    const load = slow!.core.loadWeights.bind(slow!.core);
+    t.mock.method(slow!.core, 'loadWeights', (...args: Parameters<typeof load>) => isSeen.then(() => load(...args)));
     const { router } = await startSwapScene(t, [slow!, quick!]);
     const run = inTerminal(t, ['swap', 'step-1', '--watch', '--url', router.url]);
+    await run.shows(new RegExp(`${slow!.url}  [█░]{24}  `));
+    goOn();
     assert.equal(await run.ended, 0, run.output());
-    const text = run.output();
-    assert.match(text, new RegExp(`${slow!.url}  [█░]{24}  `));
-    const [, last = ''] = text.split(`${ESCAPE}[0J`).slice(-2);
+    const [, last = ''] = run.output().split(`${ESCAPE}[0J`).slice(-2);
     assert.equal(
       last.replaceAll('\r', ''),
       `${slow!.url}  serving  done  step-1\n${quick!.url}  serving  done  step-1\n`,
