@@ -2,6 +2,7 @@ import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { createServer } from 'node:net';
 import { text } from 'node:stream/consumers';
+import { TimeLimit } from '../../kit/time-limit.ts';
 import { type Finding, note, ok, problem } from './finding.ts';
 
 interface Address {
@@ -35,7 +36,8 @@ export function checkPort({ flag, host, port, reusePort, isGrpc }: Place, metric
   });
 }
 
-const TIMEOUT_MS = 2_000;
+/** A port that is taken is rarely silent; a router on a busy machine may be slow. */
+const TIMEOUT_MS = 10_000;
 const anyAddress: Readonly<Record<string, string>> = { '0.0.0.0': '127.0.0.1', '::': '::1' };
 
 /** By its metrics, which each of its ports has, or by its refusal of a request without a key. */
@@ -43,7 +45,8 @@ async function isRouter({ host, port }: Address): Promise<boolean> {
   const place = { host: anyAddress[host] ?? host, port, path: '/metrics', agent: false };
   for (const request of [httpRequest, httpsRequest]) {
     // The doctor sends the router nothing that is secret, so any certificate will do.
-    const asked = request({ ...place, rejectUnauthorized: false, signal: AbortSignal.timeout(TIMEOUT_MS) });
+    const asked = request({ ...place, rejectUnauthorized: false });
+    const limit = new TimeLimit(TIMEOUT_MS, () => asked.destroy());
     const found = new Promise<boolean>((resolve) => {
       asked.on('error', () => resolve(false));
       asked.on('response', (response) => {
@@ -55,7 +58,10 @@ async function isRouter({ host, port }: Address): Promise<boolean> {
       });
     });
     asked.end();
-    if (await found) return true;
+    const isFound = await found;
+    limit.clear();
+    asked.destroy();
+    if (isFound) return true;
   }
   return false;
 }
