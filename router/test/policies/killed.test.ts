@@ -47,6 +47,7 @@ test('killed under load: what had been written by then is what the next one goes
     return { run, url: url! };
   };
   const sessionOf = (name: string) => post('/v1/completions', { prompt: 'x', session_id: name });
+  const file = join(dataDir, 'sticky-sessions.jsonl');
   let kept: [string, string][] = [];
   for (let life = 0; life < 5; life++) {
     const { run, url } = await start();
@@ -59,11 +60,12 @@ test('killed under load: what had been written by then is what the next one goes
       for (let i = 0; ; i++, count++) await own.who(sessionOf(`${life}-${lane}-${i}`));
     });
     const ends = Promise.allSettled(load);
-    await until('sessions begin', () => count > 50 + 37 * life);
+    // Responses do not wait for what is written.
+    await until('sessions begin', () => count > 50 + 37 * life && readHomes(file).length > kept.length);
     run.child.kill('SIGKILL');
     await Promise.all([run.ended, ends]);
     const before = kept.length;
-    kept = readHomes(join(dataDir, 'sticky-sessions.jsonl'));
+    kept = readHomes(file);
     ok(kept.length > before, `${kept.length} sessions are written, ${before} were`);
   }
 });
