@@ -44,7 +44,8 @@ test('a gateway whose machine is gone: its requests are not in flight for ever',
     log: pino({ level: 'silent' }),
     isDraining: () => false,
     discovery: null,
-    pings: { everyMs: 100, timeoutMs: 100 },
+    // Long enough for a gateway that is there but slow, on a busy machine.
+    pings: { everyMs: 500, timeoutMs: 1_500 },
   });
   t.after(() => picker.close());
   const way = await wayTo(t, picker.address);
