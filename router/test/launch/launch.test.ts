@@ -21,11 +21,13 @@ test('three engines run, serve, come back when one dies, and stop with the route
   await run.untilHealthy(3);
   await run.says(/all 3 engines are ready/);
   for (let i = 0; i < 6; i++) assert.equal((await post(run.url)).status, 200);
-  const pids = [0, 1, 2].map((index) => {
-    const said = new RegExp(`\\[engine ${index}\\] .*"pid":(\\d+)`).exec(run.output());
-    assert.match(readFileSync(join(logDir, `engine-${index}.log`), 'utf8'), new RegExp(`"pid":${said![1]!}`));
-    return Number(said![1]);
-  });
+  const pids: number[] = [];
+  for (const index of [0, 1, 2]) {
+    const [, pid] = await run.says(new RegExp(`\\[engine ${index}\\] .*"pid":(\\d+)`));
+    const log = join(logDir, `engine-${index}.log`);
+    await until('its log has the line', () => existsSync(log) && readFileSync(log, 'utf8').includes(`"pid":${pid}`));
+    pids.push(Number(pid));
+  }
   const models = (await (await fetch(`${run.url}/v1/models`)).json()) as { data: { id: string }[] };
   assert.equal(models.data[0]!.id, 'tiny', 'what stands after -- is the engines own');
 
