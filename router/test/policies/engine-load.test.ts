@@ -7,6 +7,14 @@ import { until } from '../harness/within.ts';
 
 const json = (value: unknown): string => answer(200, JSON.stringify(value), ['content-type: application/json']);
 
+/** Engines are asked often, and for a load that came late none would count. */
+const OFTEN = {
+  disableHealthCheck: false,
+  healthCheckIntervalSecs: 0.05,
+  healthCheckTimeoutSecs: 60,
+  engineLoadIntervalSecs: 0.05,
+};
+
 /** An SGLang, or a vLLM, that has so many requests. */
 const sglang = (requests: number) => (path: string) => {
   if (path === '/model_info') return json({ model_path: 'm', weight_version: 'w' });
@@ -34,9 +42,7 @@ for (const [name, control] of [
     const router = await startTestRouter(t, {
       workerUrls: [busy.url, calm.url],
       policy: 'power_of_two',
-      disableHealthCheck: false,
-      healthCheckIntervalSecs: 0.05,
-      engineLoadIntervalSecs: 0.05,
+      ...OFTEN,
     });
     const worker = router.fleet.get(busy.url)!;
     await until('the engine was asked for its load', () => worker.foreignLoad === 5);
@@ -52,8 +58,7 @@ for (const [name, control] of [
 
 test('the load of others counts no more when engines are not asked for it any more', async (t) => {
   const engine = await startEngine(t, { control: sglang(5) });
-  const options = { disableHealthCheck: false, healthCheckIntervalSecs: 0.05, engineLoadIntervalSecs: 0.05 };
-  const router = await startTestRouter(t, { workerUrls: [engine.url], ...options });
+  const router = await startTestRouter(t, { workerUrls: [engine.url], ...OFTEN });
   const [worker] = router.fleet.workers;
   await until('the engine was asked for its load', () => worker!.foreignLoad === 5);
   await router.reload(() => ({ ...router.config, engineLoadIntervalSecs: 0 }));

@@ -77,6 +77,7 @@ for (const [name, options] of Object.entries(keepers)) {
       ...options,
       disableHealthCheck: false,
       healthCheckIntervalSecs: 0.02,
+      healthCheckTimeoutSecs: 60,
       healthFailureThreshold: 1,
       healthSuccessThreshold: 1,
     });
