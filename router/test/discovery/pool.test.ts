@@ -1,5 +1,6 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { test } from 'node:test';
+import { stoppedClock } from '../harness/fake-time.ts';
 import { startFakeKube } from '../harness/kube-api.ts';
 import { until } from '../harness/within.ts';
 import { startGateway } from '../picker/gateway.ts';
@@ -137,10 +138,17 @@ test('a picker serves once the pods of the pool are listed, and while it leads',
   ok(await all(second, 2), 'another replica leads');
   equal(await second.healthOf('liveness'), 1);
   match(kube.leases.holderOf('pool-picker'), /_/);
+  const { picker } = first.router;
+  const clock = stoppedClock(t);
   const closed = first.router.close(60_000);
   await until('the second takes over', () => all(second, 1));
-  await until('the first knows it', () => !first.router.picker!.leader!.isLeading);
+  await until('the first knows it', () => !picker!.leader!.isLeading);
+  // Gateways have three seconds to notice.
+  clock.pass(2_900);
   ok(await all(first, 1), 'it serves until gateways know the second one');
-  await until('it does not serve any more', () => all(first, 2));
+  ok(!picker!.isHandedOver);
+  clock.pass(200);
+  ok(await all(first, 2), 'it does not serve any more, and says so');
+  clock.pass(3_000);
   await closed;
 });

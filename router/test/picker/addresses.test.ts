@@ -2,15 +2,14 @@ import { deepEqual, equal } from 'node:assert/strict';
 import dns from 'node:dns/promises';
 import { syncBuiltinESMExports } from 'node:module';
 import { type TestContext, test } from 'node:test';
+import { stoppedClock } from '../harness/fake-time.ts';
 import { until } from '../harness/within.ts';
 import { destinationOf, startGateway } from './gateway.ts';
 
 /** A name server, whose only host is the engine's, and a clock that only the test moves on. */
 async function startNamed(t: TestContext) {
   const names = { address: '10.0.0.1', fails: false, lookups: 0 };
-  const clock = { aheadMs: 0 };
-  const now = performance.now.bind(performance);
-  t.mock.method(performance, 'now', () => now() + clock.aheadMs);
+  const clock = stoppedClock(t);
   const mocked = t.mock.method(dns, 'lookup', (async () => {
     names.lookups++;
     if (names.fails) throw Object.assign(new Error('no answer'), { code: 'EAI_AGAIN' });
@@ -35,7 +34,7 @@ test('an engine that has another address after a restart is found there', async 
   const { names, clock, pick } = await startNamed(t);
   deepEqual([await pick(), await pick(), names.lookups], ['10.0.0.1:8000', '10.0.0.1:8000', 1]);
   names.address = '10.0.0.2';
-  clock.aheadMs += 5_000;
+  clock.pass(5_000);
   deepEqual([await pick(), await pick(), names.lookups], ['10.0.0.2:8000', '10.0.0.2:8000', 2]);
 });
 
@@ -43,7 +42,7 @@ test('while the name server fails, an engine keeps its address', async (t) => {
   const { names, clock, pick } = await startNamed(t);
   equal(await pick(), '10.0.0.1:8000');
   names.fails = true;
-  clock.aheadMs += 5_000;
+  clock.pass(5_000);
   deepEqual([await pick(), await pick(), names.lookups], ['10.0.0.1:8000', '10.0.0.1:8000', 2]);
 });
 
@@ -51,6 +50,6 @@ test('an engine with a host name is one of a subset, also after its address has 
   const { names, clock, pick } = await startNamed(t);
   await until('it is resolved', async () => (await pick('10.0.0.1')) === '10.0.0.1:8000');
   names.address = '10.0.0.2';
-  clock.aheadMs += 5_000;
+  clock.pass(5_000);
   await until('it is resolved again', async () => (await pick('10.0.0.2')) === '10.0.0.2:8000');
 });
