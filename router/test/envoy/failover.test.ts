@@ -70,11 +70,15 @@ test('engines that are killed: their requests are served elsewhere, none is lost
 });
 
 test('streams whose engine is killed end truncated, and the others are whole', async (t) => {
-  const { engines, log, begin } = await startEnvoy(t, FALLBACKS, { policy: 'round_robin' });
+  let held = 0;
+  const script = () => ({ ids: [], holdAt: 50, onHeld: () => void held++ });
+  const { engines, log, begin } = await startEnvoy(t, { ...FALLBACKS, script }, { policy: 'round_robin' });
   const streams = await Promise.all(
-    Array.from({ length: 20 }, (_, i) => begin(`s${i}`, { rid: `s${i}.0`, stream: true, max_tokens: 2_000 })),
+    Array.from({ length: 20 }, (_, i) => begin(`s${i}`, { rid: `s${i}.0`, stream: true, max_tokens: 100 })),
   );
+  await until('all are in the middle', () => held === 20);
   await engines[0]!.kill();
+  for (const { core } of engines.slice(1)) core.release(() => true);
   const answers = await Promise.all(streams.map((rest) => rest()));
   assert.deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
   const whole = answers.filter(({ text, isCut }) => !isCut && text.endsWith('data: [DONE]\n\n'));

@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import { binary, whyNotBuilt } from '../harness/built.ts';
 import { freePort } from '../harness/free-port.ts';
@@ -26,6 +27,7 @@ export interface Modes {
   /** Changes the file. */
   readonly edit?: (text: string) => string;
   readonly engines?: number;
+  readonly script?: SimOptions['script'];
 }
 
 /** A request that Envoy, or the picker through it, has answered. */
@@ -38,7 +40,8 @@ export interface Answered {
 
 /** Engines, a picker, and the Envoy of an example in front of them. */
 export async function startEnvoy(t: TestContext, modes: Modes, options: RouterOptions = {}) {
-  const { request, response, tls = true, file = 'envoy.yaml', edit = (text) => text, engines: count = 3 } = modes;
+  const { request, response, tls = true, file = 'envoy.yaml', edit = (text) => text } = modes;
+  const { engines: count = 3, script } = modes;
   /** What each engine has done to the end, as it says itself. */
   const log: { readonly engine: number; readonly call: string }[] = [];
   const engines: SimEngine[] = await Promise.all(
@@ -46,7 +49,7 @@ export async function startEnvoy(t: TestContext, modes: Modes, options: RouterOp
       const onFinished = ({ requestId, finish }: FinishedRecord): void => {
         if (finish.type !== 'abort') log.push({ engine, call: /s\d+\.\d+/.exec(requestId)![0] });
       };
-      return startSimEngine({ kind: 'sglang', timeScale: 0.01, onFinished });
+      return startSimEngine({ kind: 'sglang', timeScale: 0.01, onFinished, ...(script && { script }) });
     }),
   );
   t.after(() => Promise.all(engines.map((engine) => engine.close())));
