@@ -1,7 +1,8 @@
 /**
  * Runs a scheduler on the wall clock. A step's tokens are delivered when its time is over; the next step starts where
- * the last one ended, not when the timer fired, so late timers do not add up. At time scale 0 no timer is set: steps
- * run in slices, and the event loop runs between them.
+ * the last one ended, not when the timer fired, so late timers do not add up. What a longer stop of the process would
+ * have given is not made up for: tokens of seconds would come at once. At time scale 0 no timer is set: steps run in
+ * slices, and the event loop runs between them.
  */
 
 import type { Scheduler, Step } from './scheduler.ts';
@@ -9,6 +10,8 @@ import type { Sequence } from './sequence.ts';
 
 /** The longest run of steps before the event loop runs. */
 const sliceMs = 4;
+/** A step begins at most so long before now. */
+const lateMs = 50;
 
 export class Driver {
   readonly #scheduler: Scheduler;
@@ -69,6 +72,7 @@ export class Driver {
         if (this.#isStopped()) return;
       }
       if (nowMs > sliceEndMs) return this.#yield();
+      if (this.#timeScale > 0) this.#dueMs = Math.max(this.#dueMs, nowMs - lateMs);
       this.#pending = this.#scheduler.step(this.#dueMs);
       if (!this.#pending) {
         this.#state = 'idle';
