@@ -6,7 +6,7 @@ import { type Engine, answer, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
 import { until } from '../harness/within.ts';
-import { generate, startResumeScene } from '../resume/generations.ts';
+import { generate, holdersKilled, holdingFirst, startResumeScene } from '../resume/generations.ts';
 
 interface Explanation {
   readonly home: { readonly worker: string; readonly turns: number; readonly moves: number } | null;
@@ -171,17 +171,10 @@ test('what is not known, and a router that keeps no requests', async (t) => {
 });
 
 test('a generation that two engines left: each of its attempts is told', async (t) => {
-  const scene = await startResumeScene(t, 'vllm', 2);
-  const body = { prompt: [300, 301, 302], stream: true, seed: 3, max_tokens: 200, ignore_eos: true, logprobs: 1 };
+  const scene = await startResumeScene(t, 'vllm', 2, {}, holdingFirst(2));
+  const body = { prompt: [300, 301, 302], stream: true, seed: 3, max_tokens: 20, ignore_eos: true, logprobs: 1 };
   const asked = generate(scene.router.url, '/v1/completions', body, { 'x-session-id': 's' });
-  const running = (): number =>
-    scene.engines.findIndex(({ core }) => core.scheduler.running.some(({ output }) => output.length > 4));
-  const left: string[] = [];
-  for (let i = 0; i < 2; i++) {
-    await until('an engine has tokens', () => running() >= 0);
-    left.push(scene.engines[running()]!.url);
-    await scene.killed(running());
-  }
+  const left = await holdersKilled(scene, 2);
   equal((await asked).finish, 'length');
   await untilIdle(scene.router);
   const { exchanges } = (await (await fetch(`${scene.router.url}/explain/s`)).json()) as Explanation;

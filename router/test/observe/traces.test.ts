@@ -1,5 +1,6 @@
 import { deepEqual, equal, match, notEqual, ok } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { BatchSpanProcessor } from '@opentelemetry/sdk-trace';
 import { version } from '../../src/config/version.ts';
 import { request, send } from '../harness/client.ts';
 import { type EngineRequest, answer, deadUrl, startEngine } from '../harness/engine.ts';
@@ -8,22 +9,30 @@ import { recordedLog } from '../harness/log-lines.ts';
 import { chunk } from '../harness/message.ts';
 import { PairWorld } from '../harness/pairs.ts';
 import { type RouterOptions, startTestRouter, untilIdle } from '../harness/router.ts';
-import { startTraceCollector } from '../harness/trace-collector.ts';
+import { type TraceCollector, startTraceCollector } from '../harness/trace-collector.ts';
 import { until } from '../harness/within.ts';
-import { generate, startResumeScene } from '../resume/generations.ts';
+import { generate, holdersKilled, holdingFirst, startResumeScene } from '../resume/generations.ts';
 
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
 const PARENT = 'b7ad6b7169203331';
 const sampled = `traceparent: 00-${TRACE}-${PARENT}-01`;
 
+/** @returns waits until all spans that have ended are at the collector: a router that closes gives up on them soon. */
+function spansCome(t: TestContext, collector: TraceCollector): () => Promise<void> {
+  const { mock } = t.mock.method(BatchSpanProcessor.prototype, 'onEnd');
+  return () => until('all spans came', () => collector.spans.length >= mock.callCount());
+}
+
 /** A router that traces to a collector. `spans` stops it, which sends what is left. */
 async function startTraced(t: TestContext, options: RouterOptions) {
   const collector = await startTraceCollector(t);
+  const come = spansCome(t, collector);
   const { log, of } = recordedLog('info');
   const router = await startTestRouter(t, { otlpTracesEndpoint: collector.url, ...options }, { log });
   const spans = async () => {
     await untilIdle(router);
     await router.close();
+    await come();
     return collector.spans;
   };
   return { router, collector, spans, of };
@@ -166,12 +175,15 @@ test('the sampled flag of the client decides; without a parent the ratio, and th
 
 test('a collector that fails is logged once, its spans are counted, and requests go on', async (t) => {
   const engine = await startEngine(t, { onRequest: completes });
-  const { router, collector, spans, of } = await startTraced(t, { workerUrls: [engine.url] });
+  const { router, collector, of } = await startTraced(t, { workerUrls: [engine.url] });
   collector.instead = (response) => response.writeHead(400).end('no');
   for (let i = 0; i < 3; i++) equal((await send(t, router.url, post('/v1/completions', { prompt: 'p' }))).status, 200);
-  await spans();
+  await untilIdle(router);
+  await router.close();
+  const written = () => of('the trace collector does not accept spans: they are dropped (turnout_trace_spans_total)');
+  await until('it is logged', () => written().length > 0);
   equal(collector.spans.length, 0);
-  const lines = of('the trace collector does not accept spans: they are dropped (turnout_trace_spans_total)');
+  const lines = written();
   equal(lines.length, 1);
   equal(lines[0]!['endpoint'], `${collector.url}/v1/traces`);
 });
@@ -187,18 +199,15 @@ test('without tracing traceparent passes as it is, and there is no metric of spa
 
 test('a generation that two engines left is three attempts, the first two with the reason of their end', async (t) => {
   const collector = await startTraceCollector(t);
-  const scene = await startResumeScene(t, 'vllm', 2, { otlpTracesEndpoint: collector.url });
-  const body = { prompt: [300, 301, 302], stream: true, seed: 3, max_tokens: 200, ignore_eos: true, logprobs: 1 };
+  const come = spansCome(t, collector);
+  const scene = await startResumeScene(t, 'vllm', 2, { otlpTracesEndpoint: collector.url }, holdingFirst(2));
+  const body = { prompt: [300, 301, 302], stream: true, seed: 3, max_tokens: 20, ignore_eos: true, logprobs: 1 };
   const asked = generate(scene.router.url, '/v1/completions', body);
-  const running = (): number =>
-    scene.engines.findIndex(({ core }) => core.scheduler.running.some(({ output }) => output.length > 4));
-  for (let i = 0; i < 2; i++) {
-    await until('an engine has tokens', () => running() >= 0);
-    await scene.killed(running());
-  }
+  await holdersKilled(scene, 2);
   equal((await asked).finish, 'length');
   await untilIdle(scene.router);
   await scene.router.close();
+  await come();
   const attempts = collector.named('attempt').toSorted((a, b) => a.startMs - b.startMs);
   deepEqual(
     attempts.map(({ isError, attributes }) => [isError, attributes['error.type']]),

@@ -82,6 +82,26 @@ export async function startResumeScene(
   return { router, engines, undisturbed, busiest, abortedEmpty, killed, metrics };
 }
 
+/** Options of engines, of which the first generations, so many, stop at a token until their engine dies. */
+export function holdingFirst(count: number): Partial<SimOptions> {
+  let begun = 0;
+  return { script: () => (begun++ < count ? { ids: [], holdAt: 6 } : undefined) };
+}
+
+/** Kills each engine that holds the only generation, when the router has read tokens of it, so many times. @returns their URLs */
+export async function holdersKilled(scene: ResumeScene, count: number): Promise<string[]> {
+  const holder = (): number => scene.engines.findIndex(({ core }) => core.scheduler.resting.length > 0);
+  const readsNow = (): number => [...scene.router.pipeline.inFlight][0]?.answerReads ?? 0;
+  const urls: string[] = [];
+  for (let reads = 0; urls.length < count;) {
+    await until('the router has tokens of a held generation', () => holder() >= 0 && readsNow() > reads);
+    reads = readsNow();
+    urls.push(scene.engines[holder()]!.url);
+    await scene.killed(holder());
+  }
+  return urls;
+}
+
 /** What a client sees of a generation. */
 export interface Seen {
   readonly status: number;
