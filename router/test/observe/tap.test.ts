@@ -34,8 +34,10 @@ test('turnout tap: an aligned line for each request as it ends, of those that ar
   await turn('s1', 'r1');
   await turn('s1', 'r2', '/v1/other');
   const at = engine.url.slice('http://'.length);
-  await all.says(new RegExp(`^[\\d:.]+ +200 +\\d+ms +\\d+ms +12\\(8\\)\\+3 +s1 +${at} +new +/v1/completions$`, 'm'));
-  await all.says(new RegExp(`^[\\d:.]+ +404 +\\d+ms +\\d+ms +- +s1 +${at} +home +/v1/other$`, 'm'));
+  await all.says(
+    new RegExp(`^[\\d:.]+ +200 +[\\d.]+m?s +[\\d.]+m?s +12\\(8\\)\\+3 +s1 +${at} +new +/v1/completions$`, 'm'),
+  );
+  await all.says(new RegExp(`^[\\d:.]+ +404 +[\\d.]+m?s +[\\d.]+m?s +- +s1 +${at} +home +/v1/other$`, 'm'));
 
   const failed = turnout(t, ['tap', router.url, '--status', '429,4xx', '--json']);
   const shown = failed.says(/^\{.*\}$/m);

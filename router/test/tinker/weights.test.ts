@@ -179,18 +179,26 @@ for (const kind of ['vllm', 'sglang'] as const) {
     save('full_1', 'model.safetensors');
     save('full_2', 'model.safetensors');
     const records: FinishedRecord[] = [];
+    let isHeld = false;
     const { client, engines } = await startTinkerScene(
       t,
       [kind],
       { ...option, swapSnapshots: '/snapshots/{identity}' },
-      { timeScale: 0.3, onFinished: (record) => void records.push(record) },
+      {
+        onFinished: (record) => void records.push(record),
+        script: () => (isHeld ? { ids: [], holdAt: 4 } : undefined),
+      },
     );
+    const { core } = engines[0]!;
     const first = await client.samplingSession({ model_path: 'tinker://model_1/full_1' });
     await client.sample(asked(first, 0));
-    const long = asked(first, 1, { sampling_params: { max_tokens: 600, temperature: 0, stop: [] } });
+    isHeld = true;
+    const long = asked(first, 1, { sampling_params: { max_tokens: 8, temperature: 0, stop: [] } });
     const { request_id: id } = await client.get('/asample', long);
-    await until('the engine samples', () => engines[0]!.stats().running === 1);
+    await until('the engine has sampled a part', () => core.scheduler.resting.length === 1);
     await client.samplingSession({ model_path: 'tinker://model_1/full_2' });
+    await until('the other weights are loaded', () => core.modelPath.endsWith('/full_2'));
+    core.release(() => true);
     const { error, sequences } = await client.result(id);
     equal(records.at(-1)!.weightVersions.length, 2, 'the engine has sampled with both');
     equal(sequences, undefined);
@@ -203,13 +211,21 @@ test('full weights whose swap is superseded in the queue are replaced, and sampl
   const names = ['full_1', 'full_2', 'full_3'];
   for (const name of names) save(name, 'model.safetensors');
   const swaps = { ...option, swapSnapshots: '/snapshots/{identity}', tinkerRetrySecs: 600 };
-  const { client } = await startTinkerScene(t, ['sglang'], swaps, { weightLoadMs: 1_000, timeScale: 1 });
+  const { client, engines } = await startTinkerScene(t, ['sglang'], swaps);
   // The engine is known.
   await client.sample(asked(await client.samplingSession(), 0));
+  const { core } = engines[0]!;
+  const allAsked = Promise.withResolvers<void>();
+  const load = core.loadWeights.bind(core);
+  t.mock.method(core, 'loadWeights', async (...weights: Parameters<typeof load>) => {
+    await allAsked.promise;
+    await load(...weights);
+  });
   const sessions: string[] = [];
   for (const name of names) sessions.push(await client.samplingSession({ model_path: `tinker://model_1/${name}` }));
   const ids = [];
   for (const session of sessions) ids.push((await client.get('/asample', asked(session, 0)))['request_id']);
+  allAsked.resolve();
   const [, second, third] = ids;
   const { error, category } = await client.result(second);
   equal(category, 'user');
