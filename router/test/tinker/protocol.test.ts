@@ -126,7 +126,7 @@ test('a cancelled sample stops at its engine and says so', async (t) => {
 });
 
 test('retrieve_futures: one poll for the results of a sampling session, in the order in which they came', async (t) => {
-  const { client, resume } = await pausedScene(t, ['vllm'], { tinkerPollSecs: 5 });
+  const { client, resume } = await pausedScene(t, ['vllm'], { tinkerPollSecs: 40 });
   const session = await client.samplingSession();
   const clone = 123_456_789_000_000_004n;
   const text = (seqId: bigint): string => JSON.stringify(asked(session, 0)).replace('"seq_id":0', `"seq_id":${seqId}`);

@@ -8,7 +8,7 @@ import { startTestRouter } from '../harness/router.ts';
 import { startSims } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
-import { TinkerClient, asked, startTinkerScene } from './scene.ts';
+import { TinkerClient, asked, holdLoads, startTinkerScene } from './scene.ts';
 
 /** Checkpoints on a disk that the router and engines share. */
 function checkpoints(t: TestContext) {
@@ -214,18 +214,12 @@ test('full weights whose swap is superseded in the queue are replaced, and sampl
   const { client, engines } = await startTinkerScene(t, ['sglang'], swaps);
   // The engine is known.
   await client.sample(asked(await client.samplingSession(), 0));
-  const { core } = engines[0]!;
-  const allAsked = Promise.withResolvers<void>();
-  const load = core.loadWeights.bind(core);
-  t.mock.method(core, 'loadWeights', async (...weights: Parameters<typeof load>) => {
-    await allAsked.promise;
-    await load(...weights);
-  });
+  const letLoad = holdLoads(t, engines);
   const sessions: string[] = [];
   for (const name of names) sessions.push(await client.samplingSession({ model_path: `tinker://model_1/${name}` }));
   const ids = [];
   for (const session of sessions) ids.push((await client.get('/asample', asked(session, 0)))['request_id']);
-  allAsked.resolve();
+  letLoad();
   const [, second, third] = ids;
   const { error, category } = await client.result(second);
   equal(category, 'user');
