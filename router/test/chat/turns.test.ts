@@ -297,7 +297,7 @@ for (const kind of ['sglang', 'vllm'] as const) {
     const session = await scene.begin();
     const path = `${scene.router.url}/sessions/${session}/v1/chat/completions`;
     const messages = [{ role: 'user', content: 'a' }];
-    const body = JSON.stringify({ model: 'sim', messages, stream: true, max_tokens: 500, temperature: 1 });
+    const body = JSON.stringify({ model: 'sim', messages, stream: true, max_tokens: 5_000, temperature: 1 });
     /** Reads until there is some text, then has the answer break off. @returns the text that came */
     const broken = async (end: () => Promise<void>, signal?: AbortSignal): Promise<string> => {
       const headers = { 'idempotency-key': 'k' };
@@ -460,9 +460,14 @@ test('a session that became too old for the store begins anew, with its whole hi
   const first = await next(scene, session, START, 'user', 'a', { max_tokens: 9 });
   await until('it is gone', async () => (await scene.record(session)).records.length === 0);
   const messages = [...first.messages, { role: 'user', content: 'b' }];
-  await scene.say(session, messages, { max_tokens: 9 });
+  let samples: Sample[] = [];
+  await until('the new turn is read before it is too old, too', async () => {
+    await scene.say(session, messages, { max_tokens: 9 });
+    samples = await samplesOf(scene, session);
+    return samples.length > 0;
+  });
   const { inputIds, outputIds } = scene.log.at(-1)!;
-  const [sample, ...others] = await samplesOf(scene, session);
+  const [sample, ...others] = samples;
   assert.equal(others.length, 0);
   assert.deepEqual([...sample!.tokens], [...inputIds, ...outputIds]);
 });
