@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { type SimEngine, startSimEngine } from '../../../simulator/src/engine.ts';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import type { FinishedRecord, SequenceScript } from '../../../simulator/src/model/sequence.ts';
+import { freePort } from '../harness/free-port.ts';
 import type { Generated, Journal } from './journal.ts';
 
 /** The id that a client gave its call: vLLM writes more around it. */
@@ -24,7 +25,7 @@ export class Engines {
     for (const [i, kind] of kinds.entries()) {
       const incrementalStreamingOutput = kind === 'sglang-incremental';
       const options = { kind: kind === 'vllm' ? kind : 'sglang', incrementalStreamingOutput, seed: i + 1 } as const;
-      engines.#engines.push(await engines.#engine({ ...options, port: 0 }));
+      engines.#engines.push(await engines.#engine({ ...options, port: await freePort() }));
     }
     return engines;
   }
