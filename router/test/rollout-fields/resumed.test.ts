@@ -1,7 +1,7 @@
 import { deepEqual, match } from 'node:assert/strict';
 import { test } from 'node:test';
 import { startResumeScene } from '../resume/generations.ts';
-import { until } from '../harness/within.ts';
+import { EventReader } from '../harness/stalling-engine.ts';
 import { type Answer, KINDS, chunksIn } from './scene.ts';
 
 /** What the fields say of all of a generation. */
@@ -20,28 +20,32 @@ function fieldsIn(text: string) {
 
 for (const kind of KINDS) {
   test(`${kind}: the fields of a stream that another engine continues are of all of its tokens`, async (t) => {
-    const scene = await startResumeScene(t, kind, 2, { plugin: ['rollout-fields'] }, { timeScale: 1 });
+    // The first generation waits at its sixth token until its engine is killed.
+    let isFirst = true;
+    const script = () => {
+      if (!isFirst) return undefined;
+      isFirst = false;
+      return { ids: [], holdAt: 6 };
+    };
+    const scene = await startResumeScene(t, kind, 2, { plugin: ['rollout-fields'] }, { script, timeScale: 0.1 });
     const body = {
       model: 'sim',
       prompt: [300, 301, 302],
       max_tokens: 40,
       seed: 7,
-      stream: true,
       logprobs: true,
       raw_output: true,
     };
-    const ask = async (): Promise<string> => {
-      const sent = { method: 'POST', body: JSON.stringify(body) };
-      return (await fetch(`${scene.router.url}/v1/completions`, sent)).text();
-    };
-    const disturbed = ask();
-    const serving = (): number =>
-      scene.engines.findIndex(({ core }) => core.scheduler.running.some(({ output }) => output.length > 4));
-    await until('some tokens are there', () => serving() >= 0);
-    await scene.killed(serving());
-    const got = fieldsIn(await disturbed);
+    const open = async (): Promise<EventReader> => EventReader.open(`${scene.router.url}/v1/completions`, body);
+    const disturbed = await open();
+    await disturbed.untilEvents(6);
+    await scene.killed(scene.engines.findIndex((engine) => engine.stats().generatedTokens > 0));
+    await disturbed.untilDone();
+    const got = fieldsIn(disturbed.text);
     match(await scene.metrics(), /^turnout_resumes_total\{cause="cut"\} 1$/m);
-    deepEqual(got, fieldsIn(await ask()));
+    const undisturbed = await open();
+    await undisturbed.untilDone();
+    deepEqual(got, fieldsIn(undisturbed.text));
     deepEqual([got.prompt, got.ids?.length, got.logprobs, got.finish], [body.prompt, 40, 40, 'length']);
   });
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MODEL, eventsOf, startSwapScene } from '../swap/swap-scene.ts';
+import { within } from '../harness/within.ts';
 import { KINDS, MOE } from './scene.ts';
 
 interface Chunk {
@@ -17,7 +18,9 @@ for (const kind of KINDS) {
   ] as const) {
     test(`${kind} ${path}: chunks made of a whole response name the snapshot that sampled their tokens`, async (t) => {
       const plugin = [`rollout-fields:{"layers":5,"moeLayers":"2-4"}`];
-      const sim = { meanOutputTokens: 0, timeScale: 1, weightLoadMs: 5, ...MOE };
+      const held = Promise.withResolvers<void>();
+      const script = () => ({ ids: [], holdAt: 20, onHeld: held.resolve });
+      const sim = { meanOutputTokens: 0, timeScale: 1, weightLoadMs: 5, script, ...MOE };
       const scene = await startSwapScene(t, [kind], sim, { plugin });
       const body = {
         ...form,
@@ -28,7 +31,10 @@ for (const kind of KINDS) {
         include_routing_matrix: true,
       };
       const asking = scene.post(path, body);
-      for (const identity of ['v1', 'v2']) await scene.swap(identity, { reset: 'none' });
+      await within(held.promise, 'the generation is held');
+      await scene.swap('v1', { reset: 'none' });
+      scene.engines[0]!.core.release(() => true);
+      await scene.swap('v2', { reset: 'none' });
       const labels: string[] = [];
       const logprobs: number[] = [];
       for await (const event of eventsOf(await asking)) {
