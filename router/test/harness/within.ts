@@ -31,14 +31,18 @@ export async function until(claim: string, isSo: () => boolean | Promise<boolean
   }
 }
 
-/** Waits until a number that moves has stood still for `quietMs`. @returns where it stopped. */
+/** So many looks, each in a turn of its own: right after a stall of the process all stands still, as timers run before sockets are read. */
+const QUIET_LOOKS = 50;
+
+/** Waits until a number that moves has stood still for `quietMs` and some turns of the event loop. @returns where it stopped. */
 export async function settled(claim: string, read: () => number, quietMs = 250): Promise<number> {
   let last = read();
   let sinceMs = performance.now();
+  let looks = 0;
   await until(`${claim} stands still`, () => {
     const now = read();
-    if (now !== last) [last, sinceMs] = [now, performance.now()];
-    return performance.now() - sinceMs >= quietMs;
+    if (now !== last) [last, sinceMs, looks] = [now, performance.now(), 0];
+    return ++looks >= QUIET_LOOKS && performance.now() - sinceMs >= quietMs;
   });
   return last;
 }

@@ -85,8 +85,9 @@ for (const leaves of [true, false]) {
     const length = 2 * SYSTEM_BUFFERS;
     client.write(`POST /up HTTP/1.1\r\nhost: h\r\ncontent-length: ${length}\r\n\r\n`);
     client.write(Buffer.alloc(length, 'x'));
-    await until('the request is on its way', () => engine.openSockets === 1);
+    await until('the request is there', () => router.pipeline.inFlight.size === 1);
     const [exchange] = router.pipeline.inFlight;
+    await until('the request is on its way', () => engine.openSockets === 1);
     if (leaves) {
       await settled('what the router has read', () => exchange!.body.bytes);
       client.reset();
