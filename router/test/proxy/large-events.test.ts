@@ -5,6 +5,7 @@ import { STREAM_HEAD, startEngine } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { chunk } from '../harness/message.ts';
 import { HELLO, startScene, startTestRouter, untilIdle } from '../harness/router.ts';
+import { undisturbed } from '../harness/undisturbed.ts';
 import { settled, until } from '../harness/within.ts';
 import { startPairs } from '../pairs/scene.ts';
 import { startVllmPairs } from '../vllm-pairs/scene.ts';
@@ -138,21 +139,27 @@ for (const dies of ['inside the event', 'behind it'] as const) {
   });
 }
 
-test('the request timeout while an event is with a plugin: 504 where it is the first one, else a cut without a word', async (t) => {
-  const { plugin, nextCall } = waitingPlugin();
-  const { client, engine, router } = await startScene(t, { requestTimeoutSecs: 0.5 }, { plugins: [plugin] });
-  engine.onRequest = ({ connection }) => connection.write(STREAM_HEAD + chunk(eventOf('0')) + chunk(eventOf('1')));
-  client.write(HELLO);
-  equal((await client.answer()).status, 504);
-  const other = await connectClient(t, router.url);
-  other.write(HELLO);
-  const { event, resolve } = await nextCall(2);
-  resolve(event);
-  await nextCall(3);
-  await other.untilEnded();
-  ok(!other.unread.includes('error') && !other.unread.includes('[1]'), other.unread);
-  await untilIdle(router);
-});
+test(
+  'the request timeout while an event is with a plugin: 504 where it is the first one, else a cut without a word',
+  undisturbed(500, async (t) => {
+    const { plugin, calls } = waitingPlugin();
+    const { client, engine, router } = await startScene(t, { requestTimeoutSecs: 0.5 }, { plugins: [plugin] });
+    engine.onRequest = ({ connection }) => connection.write(STREAM_HEAD + chunk(eventOf('0')) + chunk(eventOf('1')));
+    client.write(HELLO);
+    equal((await client.answer()).status, 504);
+    const before = calls.length;
+    const other = await connectClient(t, router.url);
+    other.write(HELLO);
+    await until('the plugin has the first event', () => calls.length > before || other.bytesReceived > 0);
+    const { event, resolve } = calls[before]!;
+    resolve(event);
+    await until('the plugin has the second event', () => calls.length > before + 1 || other.hasEnded);
+    equal(calls.length, before + 2);
+    await other.untilEnded();
+    ok(!other.unread.includes('error') && !other.unread.includes('[1]'), other.unread);
+    await untilIdle(router);
+  }),
+);
 
 for (const [prefill, decode] of [
   [1_000_000, 8],

@@ -5,6 +5,7 @@ import { request, send } from '../harness/client.ts';
 import { startEngine } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { startScene, untilIdle } from '../harness/router.ts';
+import { undisturbed } from '../harness/undisturbed.ts';
 import { until } from '../harness/within.ts';
 
 const GENERATE = request('POST', '/generate', '{}');
@@ -22,19 +23,20 @@ test('no response in time: 504 that names its option, the engine is aborted, no 
   await untilIdle(router);
 });
 
-test('the time for the first byte begins when the request is sent whole', async (t) => {
-  const { client, engine } = await startScene(t, { firstByteTimeoutSecs: 0.1 });
-  const whole = request('POST', '/generate', 'x'.repeat(100_000));
-  client.write(whole.slice(0, 50_000));
-  const asked = await engine.next();
-  await new Promise((resolve) => {
-    setTimeout(resolve, 200);
-  });
-  client.write(whole.slice(50_000));
-  await asked.payload();
-  asked.answer('"in time"');
-  equal((await client.answer()).text, '"in time"');
-});
+test(
+  'the time for the first byte begins when the request is sent whole',
+  undisturbed(300, async (t) => {
+    const { client, engine } = await startScene(t, { firstByteTimeoutSecs: 0.3 });
+    const whole = request('POST', '/generate', 'x'.repeat(100_000));
+    client.write(whole.slice(0, 50_000));
+    const asked = await engine.next();
+    await delay(400);
+    client.write(whole.slice(50_000));
+    await asked.payload();
+    asked.answer('"in time"');
+    equal((await client.answer()).text, '"in time"');
+  }),
+);
 
 test('a stream that falls silent ends in an error event, without a last chunk', async (t) => {
   const { client, ask, router } = await startScene(t, { streamIdleTimeoutSecs: 0.1 });
@@ -49,20 +51,22 @@ test('a stream that falls silent ends in an error event, without a last chunk', 
   await untilIdle(router);
 });
 
-test('a stream that says something now and then goes on', async (t) => {
-  const { client, ask } = await startScene(t, { streamIdleTimeoutSecs: 0.6, firstByteTimeoutSecs: 0.6 });
-  const asked = await ask(GENERATE);
-  asked.beginStream();
-  for (let i = 0; i < 5; i++) {
-    await new Promise((resolve) => {
-      setTimeout(resolve, 200);
-    });
-    asked.connection.write(chunk(`data: ${i}\n\n`));
-    await client.read(`data: ${i}\n\n`);
-  }
-  asked.connection.write('0\r\n\r\n');
-  await client.read('0\r\n\r\n');
-});
+test(
+  'a stream that says something now and then goes on',
+  undisturbed(600, async (t) => {
+    const { client, ask } = await startScene(t, { streamIdleTimeoutSecs: 0.6, firstByteTimeoutSecs: 0.6 });
+    const asked = await ask(GENERATE);
+    asked.beginStream();
+    match(await client.read('\r\n\r\n'), /^HTTP\/1\.1 200 /);
+    for (let i = 0; i < 5; i++) {
+      await delay(200);
+      asked.connection.write(chunk(`data: ${i}\n\n`));
+      await client.read(`data: ${i}\n\n`);
+    }
+    asked.connection.write('0\r\n\r\n');
+    await client.read('0\r\n\r\n');
+  }),
+);
 
 test('an engine that waits for its client is not silent', async (t) => {
   // Longer than a busy machine keeps this process waiting.
@@ -142,21 +146,30 @@ test('a client that takes no byte for too long is let go, and its work stopped',
   match(metrics, /turnout_requests_total\{outcome="client_left"\} 1/);
 });
 
-test('a client that reads slowly is not a client that has stopped reading', async (t) => {
-  const { client, ask, router } = await startScene(t, { clientWriteTimeoutSecs: 1.5 });
-  const asked = await ask(GENERATE);
-  client.isRecording = false;
-  client.socket.pause();
-  const total = 12_000_000;
-  asked.connection.write(`HTTP/1.1 200 OK\r\ncontent-length: ${total}\r\n\r\n`);
-  asked.connection.socket.write(Buffer.alloc(total));
-  // A little at a time, always sooner than the limit.
-  const timer = setInterval(() => {
-    client.socket.resume();
-    setImmediate(() => client.socket.pause());
-  }, 20);
-  t.after(() => clearInterval(timer));
-  await until('all of it went out', () => router.pipeline.inFlight.size === 0);
-  const metrics = await (await fetch(router.metricsUrl)).text();
-  match(metrics, /turnout_requests_total\{outcome="complete"\} 1/);
-});
+test(
+  'a client that reads slowly is not a client that has stopped reading',
+  undisturbed(600, async (t) => {
+    const { client, ask, router } = await startScene(t, { clientWriteTimeoutSecs: 0.6 });
+    const asked = await ask(GENERATE);
+    client.isRecording = false;
+    client.stall();
+    const total = 24_000_000;
+    asked.connection.write(`HTTP/1.1 200 OK\r\ncontent-length: ${total}\r\n\r\n`);
+    asked.connection.socket.write(Buffer.alloc(total));
+    const beganMs = performance.now();
+    // A megabyte at a time, always sooner than the limit.
+    let wantedBytes = 0;
+    client.socket.on('data', () => {
+      if (client.bytesReceived >= wantedBytes) client.stall();
+    });
+    const timer = setInterval(() => {
+      wantedBytes = client.bytesReceived + 1_000_000;
+      client.goOn();
+    }, 60);
+    t.after(() => clearInterval(timer));
+    await until('all of it went out', () => router.pipeline.inFlight.size === 0);
+    const metrics = await (await fetch(router.metricsUrl)).text();
+    match(metrics, /turnout_requests_total\{outcome="complete"\} 1/);
+    ok(performance.now() - beganMs > 600, 'it took longer than the limit');
+  }),
+);
