@@ -6,6 +6,7 @@ import type { EngineRequest } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { HELLO, type RouterOptions, type Scene, startScene, untilIdle } from '../harness/router.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
+import { undisturbed } from '../harness/undisturbed.ts';
 import { until } from '../harness/within.ts';
 import { metric } from './metric.ts';
 
@@ -197,11 +198,11 @@ test('a large body goes to a slow engine at that engine’s pace, after a wait t
 });
 
 test('the total deadline counts the wait', async (t) => {
-  const { client, engine, router } = await startScene(t, { rateLimitTokensPerSecond: 0.1, requestTimeoutSecs: 0.2 });
+  const { client, engine, router } = await startScene(t, { rateLimitTokensPerSecond: 0.1 });
   engine.onRequest = (asked) => asked.answer('1');
   client.write(HELLO);
   equal((await client.answer()).status, 200);
-  client.write(HELLO);
+  client.write(request('GET', '/hello', '', ['x-turnout-timeout: 0.2']));
   deepEqual((await client.answer()).get('x-turnout-error'), 'request_timeout');
   equal(await depth(router, 'rate'), 0);
   equal(engine.requests.length, 1);
@@ -237,18 +238,21 @@ test('the router’s own endpoints answer while the queue is full', async (t) =>
   }
 });
 
-test('--rate-limit-tokens-per-second: the first second’s worth at once, the rest as it comes, all served', async (t) => {
-  const { engine, router } = await startScene(t, { rateLimitTokensPerSecond: 20, queueSize: 1_000 });
-  engine.onRequest = (asked) => asked.answer('1');
-  const clients = await Promise.all(Array.from({ length: 30 }, () => connectClient(t, router.url)));
-  const startMs = performance.now();
-  for (const client of clients) client.write(HELLO);
-  const answers = await Promise.all(clients.map((client) => client.answer()));
-  ok(performance.now() - startMs > 400, 'ten of them had to wait for half a second');
-  deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
-  const queued = await metric(router, 'turnout_requests_queued_total{reason="rate"}');
-  ok(queued > 0 && queued <= 10, String(queued));
-});
+test(
+  '--rate-limit-tokens-per-second: the first second’s worth at once, the rest as it comes, all served',
+  undisturbed(500, async (t) => {
+    const { engine, router } = await startScene(t, { rateLimitTokensPerSecond: 20, queueSize: 1_000 });
+    engine.onRequest = (asked) => asked.answer('1');
+    const clients = await Promise.all(Array.from({ length: 30 }, () => connectClient(t, router.url)));
+    const startMs = performance.now();
+    for (const client of clients) client.write(HELLO);
+    const answers = await Promise.all(clients.map((client) => client.answer()));
+    ok(performance.now() - startMs > 400, 'ten of them had to wait for half a second');
+    deepEqual(new Set(answers.map(({ status }) => status)), new Set([200]));
+    const queued = await metric(router, 'turnout_requests_queued_total{reason="rate"}');
+    ok(queued > 0 && queued <= 10, String(queued));
+  }),
+);
 
 test('--rate-limit-burst: so many at once, whatever the rate', async (t) => {
   const options = { rateLimitTokensPerSecond: 0.1, rateLimitBurst: 5, queueSize: 0 };

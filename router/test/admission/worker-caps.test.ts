@@ -115,7 +115,7 @@ test('a new worker serves held requests', async (t) => {
 });
 
 test('caps set while running: all full, so the next is held with a reason and asked when a cap is raised', async (t) => {
-  const { engines, flood, router } = await startCapScene(t, 1, { queueTimeoutSecs: 5 });
+  const { engines, flood, router } = await startCapScene(t, 1, { queueTimeoutSecs: 60 });
   router.fleet.setCap(1);
   const answers = flood([HELLO, HELLO, HELLO]);
   const asked: EngineRequest[] = [await engines[0]!.next()];
@@ -150,8 +150,22 @@ test('a request that arrives while others are held is served after them', async 
   for (const client of clients) equal((await client.answer()).status, 200);
 });
 
-test('held for longer than --queue-timeout-secs: 503; a client that leaves is held no more', async (t) => {
-  const { engines, router } = await startCapScene(t, 1, { queueTimeoutSecs: 1.5 });
+test('held for longer than --queue-timeout-secs: 503', async (t) => {
+  const { engines, router } = await startCapScene(t, 1, { queueTimeoutSecs: 0.3 });
+  router.fleet.setCap(1);
+  const running = await connectClient(t, router.url);
+  running.write(HELLO);
+  const asked = await engines[0]!.next();
+  const late = await send(t, router.url, HELLO);
+  deepEqual([late.status, late.get('x-turnout-error')], [503, 'queue_timeout']);
+  match(late.get('retry-after')!, /^[1-9]\d*$/);
+  asked.answer('1');
+  await untilIdle(router);
+  equal(engines[0]!.requests.length, 1);
+});
+
+test('a client that leaves is held no more', async (t) => {
+  const { engines, router } = await startCapScene(t, 1, {});
   router.fleet.setCap(1);
   const running = await connectClient(t, router.url);
   running.write(HELLO);
@@ -161,9 +175,6 @@ test('held for longer than --queue-timeout-secs: 503; a client that leaves is he
   await until('it is held', async () => (await heldCount(router)) === 1);
   leaves.reset();
   await until('it has left', () => router.pipeline.inFlight.size === 1);
-  const late = await send(t, router.url, HELLO);
-  deepEqual([late.status, late.get('x-turnout-error')], [503, 'queue_timeout']);
-  match(late.get('retry-after')!, /^[1-9]\d*$/);
   asked.answer('1');
   await untilIdle(router);
   equal(engines[0]!.requests.length, 1);
