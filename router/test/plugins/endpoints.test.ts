@@ -7,6 +7,7 @@ import type { Plugin } from '../../src/plugin.ts';
 import { startRouter } from '../../src/router.ts';
 import { folderOf, moduleOf } from '../harness/plugin-module.ts';
 import { startTestRouter } from '../harness/router.ts';
+import { PATIENCE_MS } from '../harness/within.ts';
 
 const COUNTER = `{
   name: 'counter',
@@ -214,7 +215,7 @@ test('an endpoint of a plugin that sends events sends them as they come, and sto
   );
   const leaving = new AbortController();
   const response = await fetch(`${router.url}/ticks`, {
-    signal: AbortSignal.any([leaving.signal, AbortSignal.timeout(5_000)]),
+    signal: AbortSignal.any([leaving.signal, AbortSignal.timeout(PATIENCE_MS)]),
   });
   const { value } = await response.body!.getReader().read();
   equal(Buffer.from(value).toString(), 'data: 1\n\n');

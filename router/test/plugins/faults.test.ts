@@ -6,6 +6,7 @@ import { answer } from '../harness/engine.ts';
 import { chunk } from '../harness/message.ts';
 import { moduleOf } from '../harness/plugin-module.ts';
 import { HELLO, startScene, untilIdle } from '../harness/router.ts';
+import { PATIENCE_MS } from '../harness/within.ts';
 import { labelOf } from '../../src/phases/table.ts';
 
 const fails = `() => { throw new Error('on purpose'); }`;
@@ -74,7 +75,7 @@ test('a metric that cannot be read, or hangs, is missing on the page; the others
     `{ name: 'clumsy', create(_, { metrics }) { ${gauges.join(' ')} return { finished() {} }; } }`,
   );
   const { router } = await startScene(t, { plugin: [path], pluginTimeoutMs: 50 });
-  const metrics = await (await fetch(router.metricsUrl, { signal: AbortSignal.timeout(5_000) })).text();
+  const metrics = await (await fetch(router.metricsUrl, { signal: AbortSignal.timeout(PATIENCE_MS) })).text();
   match(metrics, /^good 7$/m);
   match(metrics, /^turnout_workers/m);
   ok(!/^(bad|stuck)\b/m.test(metrics));
