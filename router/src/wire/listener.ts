@@ -140,9 +140,10 @@ export class Listener implements ConnectionContext {
     else setImmediate(() => this.#acceptRest(rounds - 1));
   }
 
-  /** Closes connections without a request. */
+  /** Closes connections without a request. One of which a part is here is served when the rest comes. */
   closeIdle(): void {
-    for (const connection of this.connections) if (connection.isIdle) connection.socket.destroySoon();
+    for (const connection of this.connections)
+      if (connection.isIdle && !connection.requests.hasAhead) connection.socket.destroySoon();
   }
 
   get hasSentAll(): boolean {

@@ -1,6 +1,6 @@
 import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { type Socket, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,6 +19,7 @@ const directory = mkdtempSync(join(tmpdir(), 'turnout-faults-'));
 after(() => rmSync(directory, { recursive: true, force: true }));
 
 const GENERATE = request('POST', '/generate', '{"text":"x"}');
+const READINESS = request('GET', '/readiness');
 
 test('F39 more clients than the process may have files: it survives, and serves when they are gone', async (t) => {
   const engine = await startEngine(t, { onRequest: well() });
@@ -56,7 +57,7 @@ test('F39 more clients than the process may have files: it survives, and serves 
   await router.untilIdle();
 });
 
-test('F47 SIGTERM with 200 streams: no new request, every stream finishes, exit 0', async (t) => {
+test('F47 SIGTERM with 200 streams: no new request, one that has begun is served, every stream finishes, exit 0', async (t) => {
   const STREAMS = 200;
   const engines = await Promise.all(Array.from({ length: 2 }, () => startEngine(t, {})));
   const router = await startRouterProcess(
@@ -78,8 +79,13 @@ test('F47 SIGTERM with 200 streams: no new request, every stream finishes, exit 
   }
   for (const client of streams) await client.read('data: 1\n\n');
   const idle = await connectClient(t, router.url);
+  const asking = await connectClient(t, router.url);
+  asking.write(READINESS.slice(0, -2));
   router.child.kill('SIGTERM');
   await idle.untilEnded();
+  asking.write(READINESS.slice(-2));
+  const readiness = await asking.answer();
+  deepEqual([readiness.status, readiness.get('connection')], [503, 'close'], 'not ready');
   await connectClient(t, router.url).then(
     () => Promise.reject(new Error('it still listens')),
     () => {},
@@ -145,11 +151,15 @@ test('F48 policy and engines change under load: no failure, and sessions keep th
 for (const policy of ['consistent_hash', 'sticky_least_loaded']) {
   test(`F51 ${policy}: killed under load and started again, no live session gets a wrong engine`, async (t) => {
     const engines = await startEngines(t, 3);
-    const options = ['--policy', policy, '--data-dir', join(directory, policy)];
+    const dataDir = join(directory, policy);
+    const options = ['--policy', policy, '--data-dir', dataDir];
     const urls = engines.map(({ url }) => url);
     const first = await startRouterProcess(t, urls, options);
     const sessions = Array.from({ length: 60 }, (_, i) => post('/generate', { text: 'x', session_id: `s${i}` }));
     const homes = await (await connectAsker(t, first)).whoGets(sessions);
+    const file = join(dataDir, 'sticky-sessions.jsonl');
+    if (policy === 'sticky_least_loaded')
+      await until('they are written down', () => readFileSync(file, 'utf8').split('\n').length > sessions.length);
     // Turns of other sessions are being written down when it dies.
     let told = 0;
     const load = Promise.allSettled(
@@ -222,8 +232,8 @@ test('F56 the wall clock jumps an hour forward and two back: no timer takes note
   }
   const streaming = await connectClient(t, router.url);
   streaming.write(request('POST', '/stream', '{"session_id":"s0"}'));
-  const { connection } = engines[homes[0]!]!.requests.at(-1)!;
   await streaming.read('\r\n\r\n');
+  const { connection } = engines[homes[0]!]!.requests.at(-1)!;
   for (const offset of [3_600_000, -3_600_000]) {
     const checks = first!.questions.length;
     const startMs = performance.now();
