@@ -17,7 +17,7 @@ const GENERATE = request('POST', '/generate', '{"text":"x"}');
 const WATCHED: RouterOptions = {
   disableHealthCheck: false,
   healthCheckIntervalSecs: 0.05,
-  healthCheckTimeoutSecs: 0.3,
+  healthCheckTimeoutSecs: 60,
   healthFailureThreshold: 2,
   healthSuccessThreshold: 2,
 };
@@ -75,7 +75,9 @@ test('F24 a health path that hangs: its timer ends it, questions do not pile up,
   const fine = await startEngine(t, { onRequest: well('"fine"') });
   const router = await startTestRouter(t, {
     ...WATCHED,
-    healthCheckTimeoutSecs: 0.15,
+    healthCheckTimeoutSecs: 0.2,
+    // So many checks of the other one in a row don't exceed that timer by chance.
+    healthFailureThreshold: 5,
     workerUrls: [hanging.url, fine.url],
     policy: 'round_robin',
   });

@@ -2,7 +2,7 @@ import { deepEqual, equal, match } from 'node:assert/strict';
 import { test } from 'node:test';
 import { metric } from '../admission/metric.ts';
 import { connectClient } from '../harness/client.ts';
-import { startEngine } from '../harness/engine.ts';
+import { answer, startEngine } from '../harness/engine.ts';
 import { post, startFleetScene } from '../harness/fleet.ts';
 import { recordedLog } from '../harness/log-lines.ts';
 import { startTestRouter } from '../harness/router.ts';
@@ -54,12 +54,15 @@ test('the requests at a drained worker finish', async (t) => {
 test('a quarantined worker gets requests again once it has passed its checks', async (t) => {
   const { log, lines } = recordedLog();
   const options = { disableHealthCheck: false, healthCheckIntervalSecs: 60, healthSuccessThreshold: 2 };
-  const { router, whoGets } = await startFleetScene(t, 2, { ...options, policy: 'round_robin' }, { log });
-  await until('both serve', () => router.fleet.eligible.length === 2);
+  const { router, engines, whoGets } = await startFleetScene(t, 2, { ...options, policy: 'round_robin' }, { log });
+  await until('both are proven', () => router.fleet.workers.every(({ isProven }) => isProven));
   const [first] = router.fleet.workers;
+  const well = engines[0]!.control;
+  engines[0]!.control = () => answer(503, 'sick');
   equal((await steer(router.url, `/workers/${first!.id}/quarantine`, {})).status, 200);
   deepEqual(first!.reasonNames(), ['unhealthy']);
   deepEqual(new Set(await whoGets([ask, ask, ask])), new Set([1]));
+  engines[0]!.control = well;
   await until('it has passed one check', () => first!.problem === '1 of 2 good checks (--health-success-threshold)');
   await until('it is proven healthy', () => router.fleet.eligible.length === 2);
   const warned = lines.flatMap(({ level, msg, worker }) => (level === 40 ? [[msg, worker]] : []));
