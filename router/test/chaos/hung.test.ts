@@ -148,7 +148,8 @@ for (const isAddedAgain of [false, true]) {
     `a request at a removed worker${isAddedAgain ? ' that was added again' : ''} is served elsewhere if its engine hangs`,
     { skip: needsProc },
     async (t) => {
-      const fleet = await startHungFleet(t, [{}, {}]);
+      // The first one, which gets the request, needs 20 s for it.
+      const fleet = await startHungFleet(t, [{ stepBaseMs: 200 }, {}]);
       const { router } = fleet;
       const answer = fleet.generate(100);
       await until('an engine has it', () => router.fleet.workers.some((worker) => router.fleet.load(worker) === 1));

@@ -6,11 +6,12 @@ import { until } from '../harness/within.ts';
 import { startHungFleet, tokensIn } from './hung-fleet.ts';
 
 test('a busy engine whose health check is late keeps its work: its own figures show tokens', async (t) => {
-  const fleet = await startHungFleet(t, [{ busyHealthDelayMs: 2_000, stepBaseMs: 100 }], { hungAfterSecs: 2 });
+  const fleet = await startHungFleet(t, [{ busyHealthDelayMs: 60_000, stepBaseMs: 100 }], { hungAfterSecs: 2 });
   const [busy] = fleet.engines as [(typeof fleet.engines)[0]];
-  const answer = fleet.generate(50);
+  // Far longer than the three seconds of the checks that take it out.
+  const answer = fleet.generate(80);
   await until('it is out', () => !fleet.workerOf(busy).isHealthy);
-  equal(tokensIn((await answer).text), 50);
+  equal(tokensIn((await answer).text), 80);
   deepEqual(await fleet.begun(), [1]);
   deepEqual(
     fleet.lines.filter(({ msg }) => msg === 'worker hung'),
