@@ -27,7 +27,7 @@ const faults: Readonly<Record<string, (asked: EngineRequest) => void>> = {
 async function startJournal(t: Parameters<typeof startEngine>[0], journal: Map<string, number>, isFaulty: boolean) {
   return startEngine(t, {
     onRequest: (asked) =>
-      void asked.payload().then(() => {
+      void asked.whole.then(() => {
         const id = asked.head.get('x-request-id')!;
         journal.set(id, (journal.get(id) ?? 0) + 1);
         const fault = asked.head.get('x-fault')!;
