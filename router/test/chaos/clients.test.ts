@@ -11,9 +11,6 @@ import { until } from '../harness/within.ts';
 import { type Behaviour, startFaultScene, untilQuiet, well, whenRead } from './scene.ts';
 import { often } from '../harness/often.ts';
 
-/** No timer that could end a request runs in these scenes: what ends at once ends because the client left. */
-const AT_ONCE_MS = 1_500;
-
 const GENERATE = request('POST', '/generate', '{"text":"x"}');
 const EVENT = chunk('data: 1\n\n');
 
@@ -54,7 +51,7 @@ for (const how of ['reset', 'destroy'] as const) {
     equal(load(), 1);
     if (how === 'reset') client.reset();
     else client.socket.destroy();
-    await connection.untilEnded(AT_ONCE_MS);
+    await connection.untilEnded();
     equal(load(), 0);
     deepEqual(scene.hits(), [1], 'nobody else gets its request');
     equal(await scene.metric('turnout_requests_total{outcome="client_left"}'), 1);
@@ -69,7 +66,7 @@ for (const how of ['reset', 'destroy'] as const) {
     equal(load(), 1);
     if (how === 'reset') client.reset();
     else client.socket.destroy();
-    await connection.untilEnded(AT_ONCE_MS);
+    await connection.untilEnded();
     equal(load(), 0);
     equal(await scene.metric('turnout_requests_total{outcome="client_left"}'), 1);
     await scene.untilQuiet();

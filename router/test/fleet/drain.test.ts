@@ -100,7 +100,7 @@ test('close with a grace period: streams finish, new connections are refused', a
   const asked = await ask(HELLO);
   asked.beginStream();
   await client.read('\r\n\r\n');
-  const closed = router.close(5_000);
+  const closed = router.close(60_000);
   await idle.untilEnded();
   await connectClient(t, router.url).then(
     () => Promise.reject(new Error('it still listens')),
