@@ -256,9 +256,12 @@ class FeedTest(unittest.TestCase):
     def test_a_group_is_skipped_whose_lease_has_passed_before_its_turn(self) -> None:
         self.group("first")
         self.group("second")
-        slow, other = self.feed(lease_secs=1), self.feed()
+        slow, other = self.feed(), self.feed()
         groups = iter(slow)
-        self.assertEqual(next(groups).name, "first")
+        first = next(groups)
+        self.assertEqual(first.name, "first")
+        slow._lease_secs = 1
+        slow.renew(first, *slow._next)
         # The consumer is busy with the first for longer than the leases of both.
         taken: list[Group] = []
         while len(taken) < 2:
@@ -353,9 +356,12 @@ class FeedTest(unittest.TestCase):
     def stop_until_a_warning(self, after: Callable[[], None]) -> None:
         """Stops the router. The first warning of a feed starts it again at the same address, with the same data."""
         port = urlsplit(self.router.url).port or 0
+        stopped = threading.Event()
 
         def restart(restarting: logging.Handler) -> None:
             log.removeHandler(restarting)
+            # A feed of another thread misses it before it has ended.
+            assert stopped.wait(PATIENCE_SECS)
             self.router = self.start(port)
             after()
 
@@ -366,11 +372,15 @@ class FeedTest(unittest.TestCase):
         log = logging.getLogger("turnout.feed")
         log.addHandler(Restart())
         self.router.stop()
+        stopped.set()
 
     def test_without_a_router_calls_end(self) -> None:
         self.router.stop()
-        with self.assertLogs("turnout.feed"), self.assertRaises(httpx.TransportError):
-            self.feed(retry_secs=0.1).take()
+        # The second of two tries comes too late to be followed by a third.
+        with unittest.mock.patch("turnout.feed.time") as clock:
+            clock.monotonic.side_effect = [0, 600, 601]
+            with self.assertLogs("turnout.feed"), self.assertRaises(httpx.TransportError):
+                self.feed(retry_secs=600).take()
         with self.assertRaises(httpx.UnsupportedProtocol):
             Feed("ftp://127.0.0.1").take()
 
@@ -379,10 +389,11 @@ class FeedTest(unittest.TestCase):
         program = f"""
             import os
             from turnout.feed import Feed
-            feed = Feed({self.router.url!r}, lease_secs=1, wait_secs=20)
+            feed = Feed({self.router.url!r}, wait_secs=20)
             for group in feed:
                 # The checkpoint has the step and the id.
                 print("trained", group.id, flush=True)
+                feed.renew(group, lease_secs=1)
                 os._exit(1)
         """
         crashed = script(self, program)
