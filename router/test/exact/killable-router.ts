@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { metricOf } from '../chaos/scene.ts';
+import { withHeldEnds } from '../harness/held-ends.ts';
 import { until } from '../harness/within.ts';
 import type { Journal } from './journal.ts';
 import type { Tested } from './scene.ts';
@@ -67,15 +68,8 @@ export class KillableRouter implements Tested {
   }
 
   async #start(): Promise<void> {
-    const child = spawn(process.execPath, [
-      program,
-      'serve',
-      '--port',
-      '0',
-      '--prometheus-port',
-      '0',
-      ...this.#options,
-    ]);
+    const words = ['serve', '--port', '0', '--prometheus-port', '0', ...this.#options];
+    const child = spawn(process.execPath, [program, ...words], { env: { ...process.env, ...withHeldEnds } });
     this.#child = child;
     let said = '';
     const { promise, resolve, reject } = Promise.withResolvers<string>();

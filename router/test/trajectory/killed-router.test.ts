@@ -12,6 +12,7 @@ import { SqliteStore } from '../../src/recorder/thread/store/sqlite.ts';
 import { startRouterProcess } from '../chaos/router-process.ts';
 import { turnsIn } from '../harness/turns.ts';
 import { EventReader } from '../harness/stalling-engine.ts';
+import { withHeldEnds } from '../harness/held-ends.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -70,7 +71,7 @@ for (const [kind, paths] of Object.entries(kinds)) {
     const ended = new Set<string>();
     let calls = 0;
     for (let kill = 0; kill < KILLS; kill++) {
-      const router = await startRouterProcess(t, [engine.url], options);
+      const router = await startRouterProcess(t, [engine.url], options, { env: withHeldEnds });
       await until('chats can be asked for', async () => {
         return ask(router.url, CHAT, `first ${kill}`, false).then(
           () => true,

@@ -3,7 +3,7 @@ import type { Logger } from '../../observe/log.ts';
 import { GrowthLog } from './growth-log.ts';
 
 /** Maximum time for which the end of a response is held. */
-const LIMIT_MS = 250;
+export const LIMIT_MS = 250;
 
 /** Holds the ends of captured answers until their turns are in the store, or until `LIMIT_MS` have passed. */
 export class StoredFirst {
