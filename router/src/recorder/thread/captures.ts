@@ -149,11 +149,11 @@ export abstract class Captures<Open extends OpenCapture> {
 }
 
 /** How long a request waits for a response that it continues: its client closed that stream, and the router has not read the close yet. */
-const WAIT_MS = 250;
+export const CLOSE_WAIT_MS = 250;
 
 /** Waits until responses are recorded. @returns whether one of them still is not */
 export async function areLate(recorded: readonly Promise<void>[]): Promise<boolean> {
-  return recorded.length > 0 && !(await cameWithin(WAIT_MS, Promise.all(recorded)));
+  return recorded.length > 0 && !(await cameWithin(CLOSE_WAIT_MS, Promise.all(recorded)));
 }
 
 function joined(pieces: readonly Uint8Array[]): Buffer {
