@@ -40,14 +40,16 @@ test('consumers share the groups: each gets its own, in the order in which they 
 });
 
 test('a lease that passes is delivered again, with the same id; an ack that comes in between counts', async (t) => {
-  const scene = await start(t, 2, { leaseSecs: 1 });
+  const scene = await start(t, 2);
   const [first, second] = await scene.take('wait_secs=0');
+  const leases = [first!.lease, second!.lease];
+  assert.equal((await scene.post('/feed/renew', { leases, lease_secs: 1 })).status, 200);
   const again = await scene.take('wait_secs=20&max_groups=1&lease_secs=600');
   assert.deepEqual(
     again.map(({ id, deliveries }) => [id, deliveries]),
     [[first!.id, 2]],
   );
-  const lost = await scene.post('/feed/ack', { leases: [first!.lease, second!.lease] });
+  const lost = await scene.post('/feed/ack', { leases });
   assert.equal(lost.status, 409, lost.text);
   assert.deepEqual((JSON.parse(lost.text) as { lost: string[]; acked: number }).lost, [first!.lease]);
   // Nobody else has the second group: its ack is taken.
@@ -61,12 +63,12 @@ test('a lease that passes is delivered again, with the same id; an ack that come
 });
 
 test('a lease that is renewed stays, one that is given back is delivered at once', async (t) => {
-  const scene = await start(t, 1, { leaseSecs: 1 });
+  const scene = await start(t, 1);
   const [group] = await scene.take();
-  const renewed = await scene.post('/feed/renew', { leases: [group!.lease], lease_secs: 600 });
+  const renewed = await scene.post('/feed/renew', { leases: [group!.lease], lease_secs: 3_600 });
   assert.equal(renewed.status, 200, renewed.text);
   const { groups } = JSON.parse((await scene.get('/groups/g0')).text) as { groups: { leased_until_ms: number }[] };
-  assert.ok(groups[0]!.leased_until_ms > Date.now() + 500_000);
+  assert.ok(groups[0]!.leased_until_ms > Date.now() + 3_500_000);
   assert.deepEqual(await scene.take(), []);
   await scene.post('/feed/nack', { leases: [group!.lease] });
   const [again] = await scene.take();

@@ -116,13 +116,10 @@ test('the rest of a group goes on where it is kept, and is not delivered', async
 });
 
 test('a group does not wait longer than its deadline', async (t) => {
-  const scene = await startFeedScene(t, { groupSize: 3, deadlineSecs: 2, minMembers: 2, rest: 'keep' });
-  for (const session of ['a', 'b']) {
-    await scene.turn(session, 'enough');
-    await scene.finish(session);
-  }
-  await scene.turn('c', 'too few');
-  await scene.finish('c');
+  const scene = await startFeedScene(t, { groupSize: 3, deadlineSecs: 3, minMembers: 2, rest: 'keep' });
+  // At once: both members have to end before the deadline.
+  const turn = (session: string, group: string) => scene.turn(session, group, { 'x-turnout-session-end': '1' });
+  await Promise.all([turn('a', 'enough'), turn('b', 'enough'), turn('c', 'too few')]);
   const [group] = await scene.take('wait_secs=20');
   assert.deepEqual([group!.group, group!.because, group!.rows.length], ['enough', 'deadline', 2]);
   await until('the other one is dropped', async () => (await scene.stats()).droppedGroups.deadline === 1);
