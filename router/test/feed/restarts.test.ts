@@ -160,6 +160,17 @@ test('the later reward of a session counts, also where an earlier end waits for 
   assert.match(await session(), /"reward":2/);
 });
 
+/** From now on another router has the feed: it claims it again and again. */
+function takeOver(t: TestContext, dataDir: string): void {
+  const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'), { timeout: 5_000 });
+  t.after(() => db.close());
+  const claimed = db.prepare("UPDATE records SET value = ? WHERE key = 'owner'");
+  const claim = () => claimed.run(JSON.stringify({ id: 'other', owner: 'node-2:30000', atMs: Date.now() }));
+  claim();
+  const beats = setInterval(claim, 100);
+  t.after(() => clearInterval(beats));
+}
+
 test('a router whose feed another one has taken over says so, and which one it is', async (t) => {
   const dataDir = temporaryFolder(t);
   const options = { groupSize: 2, maxPendingGroups: 1, whenFull: 'hold' };
@@ -169,10 +180,7 @@ test('a router whose feed another one has taken over says so, and which one it i
   await until('a request waits', async () =>
     (await scene.get('/metrics')).text.includes('turnout_feed_held_requests 1'),
   );
-  const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'));
-  t.after(() => db.close());
-  const claim = JSON.stringify({ id: 'other', owner: 'node-2:30000', atMs: 1 });
-  db.prepare("UPDATE records SET value = ? WHERE key = 'owner'").run(claim);
+  takeOver(t, dataDir);
   assert.equal((await held).status, 410, 'the request that waits');
   const calls: Record<string, () => Promise<{ status: number; text: string }>> = {
     'GET /feed': () => scene.get('/feed?wait_secs=0'),
@@ -201,13 +209,7 @@ test('a router that lost its feed records turns and says so also after its recor
   const dataDir = temporaryFolder(t);
   const scene = await startFeedScene(t, { groupSize: 2 }, { router: { dataDir } });
   await scene.turn('a', 'g');
-  const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'), { timeout: 5_000 });
-  t.after(() => db.close());
-  const claimed = db.prepare("UPDATE records SET value = ? WHERE key = 'owner'");
-  const claim = () => claimed.run(JSON.stringify({ id: 'other', owner: 'node-2:30000', atMs: Date.now() }));
-  claim();
-  const beats = setInterval(claim, 100);
-  t.after(() => clearInterval(beats));
+  takeOver(t, dataDir);
   const takeStatus = async (): Promise<number> => (await scene.get('/feed?wait_secs=0')).status;
   await until('the feed has moved', async () => (await takeStatus()) === 410);
   await threads[0]!.terminate();

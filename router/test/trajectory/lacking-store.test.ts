@@ -11,7 +11,7 @@ test('while the store fails, what lacks turns is refused, and nothing is shown a
   const scene = await startFeedScene(t, {}, { router: { dataDir, plugin: ['radix-tree'] } });
   await scene.turn('whole', '');
   await scene.turn('s', '');
-  const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'));
+  const db = new DatabaseSync(join(dataDir, 'trajectories.sqlite'), { timeout: 5_000 });
   db.exec('BEGIN IMMEDIATE');
   await scene.turn('s', '');
   const lists = ['/trajectories', '/trajectories?format=jsonl', '/trajectories?session=s'];
