@@ -60,6 +60,19 @@ export async function startSims(
   );
 }
 
+/** Loads of new weights by these engines wait. @returns ends that */
+export function holdLoads(t: TestContext, ...engines: readonly SimEngine[]): () => void {
+  const held = Promise.withResolvers<void>();
+  for (const { core } of engines) {
+    const load = core.loadWeights.bind(core);
+    t.mock.method(core, 'loadWeights', async (path: string, version: string | undefined) => {
+      await held.promise;
+      await load(path, version);
+    });
+  }
+  return held.resolve;
+}
+
 export async function startSwapScene(
   t: TestContext,
   engines: readonly SimEngine[],

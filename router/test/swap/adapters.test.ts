@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { SimEngine } from '../../../simulator/src/engine.ts';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
-import { startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { holdLoads, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -16,7 +16,7 @@ async function start(t: TestContext, kind: SimOptions['kind'], more: object = {}
   const folder = temporaryFolder(t);
   for (const name of ['lora-1', 'lora-2', 'step-2', 'step-3']) mkdirSync(join(folder, name));
   for (const name of ['lora-1', 'lora-2']) writeFileSync(join(folder, name, 'adapter_config.json'), '{}');
-  const engines = await startSims(t, [kind, kind], { weightLoadMs: 1_000 });
+  const engines = await startSims(t, [kind, kind]);
   const scene = await startSwapScene(t, engines, { swapSnapshots: `${folder}/{identity}`, ...more });
   /** The whole weights of an engine, and its adapter. */
   const had = ({ core }: SimEngine): string[] =>
@@ -43,9 +43,11 @@ for (const kind of ['vllm', 'sglang'] as const) {
     deepEqual(engines.map(had), both(['step-2', 'lora-1']), 'the same adapter on the weights of the fleet');
     deepEqual(await states(), both(['serving', 'lora-1']));
 
+    const goOn = holdLoads(t, ...engines);
     await post('/swap', { identity: 'step-3' });
     await until('they load', () => engines.every(({ core }) => core.paused));
     await fetch(`${router.url}/swap`, { method: 'DELETE' });
+    goOn();
     await untilOver();
     deepEqual(engines.map(had), both(['step-2', 'lora-1']));
     deepEqual(await states(), both(['serving', 'lora-1']));

@@ -2,14 +2,16 @@ import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
-import { startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { holdLoads, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
 
 const long = { prompt: 'go on', max_tokens: 1_000, ignore_eos: true, stream: true };
+/** It can't end before it is released. */
+const script = () => ({ ids: [], holdAt: 900 });
 const short = { prompt: 'go on', max_tokens: 4, ignore_eos: true };
 
 test('streams go on over the same connection with the new weights', async (t) => {
-  const engines = await startSims(t, ['vllm', 'sglang']);
+  const engines = await startSims(t, ['vllm', 'sglang'], { script });
   const { router, swap } = await startSwapScene(t, engines, { policy: 'round_robin' });
   const clients = await Promise.all(engines.map(() => connectClient(t, router.url)));
   for (const client of clients) client.write(post('/v1/completions', long));
@@ -32,6 +34,7 @@ test('streams go on over the same connection with the new weights', async (t) =>
     equal(clients[i]!.hasEnded, false);
   }
   for (const [i, engine] of engines.entries()) {
+    engine.core.release(() => true);
     const { status: code, text } = await clients[i]!.answer('POST');
     equal(code, 200);
     ok(text.endsWith('data: [DONE]\n\n'));
@@ -40,7 +43,8 @@ test('streams go on over the same connection with the new weights', async (t) =>
 });
 
 test('new requests wait while the weights are loaded, and none fails', async (t) => {
-  const engines = await startSims(t, ['vllm', 'sglang'], { weightLoadMs: 3_000 });
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const goOn = holdLoads(t, ...engines);
   const { router, post: call, untilOver } = await startSwapScene(t, engines);
   await call('/swap', { identity: 'step-1' });
   await until('the engines are paused', () => engines.every((engine) => engine.stats().paused));
@@ -61,12 +65,14 @@ test('new requests wait while the weights are loaded, and none fails', async (t)
     [0, 0],
     'and none counts as in flight',
   );
+  goOn();
   for (const answer of await Promise.all(answers)) equal(answer.status, 200);
   await untilOver();
 });
 
 test('a request may say how long it waits', async (t) => {
-  const engines = await startSims(t, ['vllm'], { weightLoadMs: 5_000 });
+  const engines = await startSims(t, ['vllm']);
+  const goOn = holdLoads(t, ...engines);
   const { router, post: call, untilOver } = await startSwapScene(t, engines);
   await call('/swap', { identity: 'step-1' });
   await until('the engine is paused', () => engines[0]!.stats().paused);
@@ -80,17 +86,20 @@ test('a request may say how long it waits', async (t) => {
   ok(answer.text.includes('"code":"model_not_ready"') && answer.text.includes('hot loading'), answer.text);
   const wrong = await send(t, router.url, post('/v1/completions', short, ['x-fireworks-hot-load-drain-timeout: soon']));
   equal(wrong.status, 400);
+  goOn();
   await untilOver();
 });
 
 test('an operator may say how long requests wait; what their clients say counts more', async (t) => {
-  const engines = await startSims(t, ['vllm'], { weightLoadMs: 3_000 });
+  const engines = await startSims(t, ['vllm']);
+  const goOn = holdLoads(t, ...engines);
   const { router, post: call, untilOver } = await startSwapScene(t, engines, { swapWaitSecs: 0.05 });
   await call('/swap', { identity: 'step-1' });
   await until('the engine is paused', () => engines[0]!.stats().paused);
   const patient = ['x-fireworks-hot-load-drain-timeout: 60'];
   const waits = send(t, router.url, post('/v1/completions', short, patient));
   equal((await send(t, router.url, post('/v1/completions', short))).status, 425);
+  goOn();
   equal((await waits).status, 200);
   await untilOver();
 });
@@ -117,7 +126,8 @@ test('a swap can be repeated, and names are checked', async (t) => {
 });
 
 test('one swap at a time; the newest signal is the next', async (t) => {
-  const engines = await startSims(t, ['sglang', 'vllm'], { weightLoadMs: 1_000 });
+  const engines = await startSims(t, ['sglang', 'vllm']);
+  const goOn = holdLoads(t, ...engines);
   const { post: call, untilOver } = await startSwapScene(t, engines);
   const states = [];
   for (const identity of ['a', 'a', 'b', 'c']) states.push(await (await call('/swap', { identity })).json());
@@ -127,6 +137,7 @@ test('one swap at a time; the newest signal is the next', async (t) => {
     { identity: 'b', state: 'queued' },
     { identity: 'c', state: 'queued' },
   ]);
+  goOn();
   const { swaps, snapshot } = await untilOver();
   deepEqual(
     swaps.map(({ identity }) => identity),

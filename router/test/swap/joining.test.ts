@@ -3,7 +3,7 @@ import { type TestContext, test } from 'node:test';
 import type { SimEngine } from '../../../simulator/src/engine.ts';
 import { SwapEngine } from '../../src/swap/engine.ts';
 import { SnapshotPlaces } from '../../src/swap/snapshot-places.ts';
-import { type SwapScene, startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { type SwapScene, holdLoads, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -148,13 +148,15 @@ test('after the ledger was cleared an engine that joins gets what the fleet has'
 });
 
 test('the snapshot of a swap that runs while the ledger is cleared is what the fleet has then', async (t) => {
-  const [first] = await startSims(t, ['sglang'], { weightLoadMs: 5_000 });
+  const [first] = await startSims(t, ['sglang']);
   const [late] = await startSims(t, ['sglang'], { weightVersion: 'step-1' });
   const { router, post, swap, status, untilOver } = await startSwapScene(t, [first!]);
   await swap('step-1');
+  const goOn = holdLoads(t, first!);
   await post('/swap', { identity: 'step-2' });
   await until('it loads', async () => (await status()).workers[0]!.stage === 'load');
   equal((await fetch(router.url + LEDGER, { method: 'DELETE' })).status, 200);
+  goOn();
   const { snapshot, swaps } = await untilOver();
   deepEqual([snapshot, swaps.map(({ identity }) => identity)], ['step-2', ['step-2']]);
   const body = { model: 'sim', prompt: 'go on', max_tokens: 1 };

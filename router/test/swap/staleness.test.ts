@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { holdLoads } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 import { eventsOf, startSwapScene } from './swap-scene.ts';
@@ -58,7 +59,7 @@ test('a swap that no engine could load is no snapshot that a session lags behind
 test('it waits for a swap that has not come to its worker, or is queued, and no longer when that is superseded', async (t) => {
   const slow = { timeScale: 1, weightLoadMs: 400 };
   // Its ledger is written before an engine is paused.
-  const { post, router } = await startSwapScene(t, ['sglang'], slow, { dataDir: temporaryFolder(t) });
+  const { post, router, engines } = await startSwapScene(t, ['sglang'], slow, { dataDir: temporaryFolder(t) });
   const ask = async (identity: string): Promise<string> => {
     const response = await post('/v1/completions', body, min(identity));
     await response.body!.cancel();
@@ -66,13 +67,18 @@ test('it waits for a swap that has not come to its worker, or is queued, and no 
   };
   assert.equal((await post('/swap', { identity: 'v1' })).status, 202);
   assert.equal(await ask('v1'), '200 v1');
+  const goOn = holdLoads(t, ...engines);
   await post('/swap', { identity: 'v2' });
   await post('/swap', { identity: 'v3' });
+  const waits = () => [...router.pipeline.inFlight].some(({ waiting }) => waiting !== null);
   const superseded = ask('v3');
-  await until('it waits', () => [...router.pipeline.inFlight].some(({ waiting }) => waiting !== null));
+  await until('it waits', waits);
   await post('/swap', { identity: 'v4' });
+  assert.equal(await superseded, '409 snapshot_too_old');
   const queued = ask('v4');
-  assert.deepEqual(await Promise.all([superseded, queued]), ['409 snapshot_too_old', '200 v4']);
+  await until('it waits', waits);
+  goOn();
+  assert.equal(await queued, '200 v4');
 });
 
 test('it waits no longer when a queued swap is undone', async (t) => {

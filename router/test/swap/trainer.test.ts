@@ -7,7 +7,7 @@ import { startRouterProcess } from '../chaos/router-process.ts';
 import { connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { startTestRouter } from '../harness/router.ts';
-import { SNAPSHOTS, type SwapScene, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { SNAPSHOTS, type SwapScene, holdLoads, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -23,7 +23,9 @@ const waitingAt = async ({ url }: { url: string }): Promise<number> =>
   ((await (await fetch(`${url}/requests`)).json()) as { total: number }).total;
 
 test('begin, the weights by the trainer, end: streams go on, requests wait, none fails', async (t) => {
-  const [vllm, sglang] = await startSims(t, ['vllm', 'sglang']);
+  // A stream can't end before it is released.
+  const script = () => ({ ids: [], holdAt: 1_400 });
+  const [vllm, sglang] = await startSims(t, ['vllm', 'sglang'], { script });
   const engines = [vllm!, sglang!];
   const { router, post: call, status } = await startSwapScene(t, engines, { policy: 'round_robin' });
   const streams = await Promise.all(engines.map(() => connectClient(t, router.url)));
@@ -54,6 +56,7 @@ test('begin, the weights by the trainer, end: streams go on, requests wait, none
   equal(ended.status, 200, await ended.text());
   for (const { core } of engines) deepEqual([core.weightVersion, core.paused], ['step-1', false]);
   equal((await waiting).status, 200);
+  for (const { core } of engines) core.release(() => true);
   for (const client of streams) ok((await client.answer('POST')).text.endsWith('data: [DONE]\n\n'));
   for (const engine of engines) equal(engine.stats().aborted, 0);
   for (const { state, snapshot } of (await status()).workers) deepEqual([state, snapshot], ['serving', 'step-1']);
@@ -236,13 +239,15 @@ test('a signal for what all engines have replaces one that waits for a trainer',
 });
 
 test('the rest of a running swap waits for a trainer that has paused engines', async (t) => {
-  const engines = await startSims(t, ['sglang', 'sglang'], { weightLoadMs: 2_000 });
+  const engines = await startSims(t, ['sglang', 'sglang']);
   const { post: call, status, untilOver } = await startSwapScene(t, engines, { swapConcurrency: 1 });
   const { pause, resume, body } = bare.sglang;
   const [first, second] = engines;
+  const goOn = holdLoads(t, first!);
   await call('/swap', { identity: 'step-1' });
   await until('the first one loads', () => first!.core.faults.calls.includes('/update_weights_from_disk'));
   await call(pause, body);
+  goOn();
   const stateOf = async () => (await status()).workers.find(({ url }) => url === first!.url)!.state;
   await until('the first one has it', async () => (await stateOf()) === 'serving');
   await call(resume);

@@ -4,7 +4,7 @@ import type { SimEngine } from '../../../simulator/src/engine.ts';
 import { connectClient } from '../harness/client.ts';
 import { recordedLog } from '../harness/log-lines.ts';
 import { startTestRouter } from '../harness/router.ts';
-import { type SwapScene, SNAPSHOTS, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { type SwapScene, SNAPSHOTS, holdLoads, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -21,17 +21,6 @@ const generate = (url: string, rid: string): Promise<Response> =>
     method: 'POST',
     body: JSON.stringify({ input_ids: [5, 6], rid, stream: true, sampling_params: { max_new_tokens: 3 } }),
   });
-
-/** Holds the loads of the engine. @returns ends that */
-function holdLoads(t: TestContext, { core }: SimEngine): () => void {
-  const held = Promise.withResolvers<void>();
-  const load = core.loadWeights.bind(core);
-  t.mock.method(core, 'loadWeights', async (path: string, version: string | undefined) => {
-    await held.promise;
-    await load(path, version);
-  });
-  return held.resolve;
-}
 
 /** A router, and the one that is started after it with its data directory. */
 async function startBoth(t: TestContext): Promise<{ engine: SimEngine; old: SwapScene; next: SwapScene }> {
