@@ -19,8 +19,9 @@ const calls = {
     resume: '/continue_generation',
   },
 };
-const LONG = 1_500;
-const long = { prompt: 'go on', max_tokens: LONG, ignore_eos: true, stream: true };
+const long = { prompt: 'go on', max_tokens: 1_500, ignore_eos: true, stream: true };
+/** A long stream can't end before it is released. */
+const script = () => ({ ids: [], holdAt: 1_400 });
 const short = { prompt: 'go on', max_tokens: 4, ignore_eos: true };
 
 /** A failing engine and one without faults, with a stream at each. */
@@ -31,7 +32,7 @@ interface Pair extends SwapScene {
 }
 
 async function startPair(t: TestContext, kind: 'vllm' | 'sglang', weightLoadMs = 100): Promise<Pair> {
-  const [failing, other] = await startSims(t, [kind, 'sglang'], { weightLoadMs });
+  const [failing, other] = await startSims(t, [kind, 'sglang'], { weightLoadMs, script });
   const engines = [failing!, other!];
   const scene = await startSwapScene(t, engines, { policy: 'round_robin' });
   await scene.swap('step-1');
@@ -50,8 +51,9 @@ const stateOf = async ({ status }: SwapScene, { url }: SimEngine) => {
   return workers.find((worker) => worker.url === url)!;
 };
 
-/** The stream has every token, over the connection on which it began. */
+/** The stream goes on and has every token, over the connection on which it began. */
 async function endsWhole(client: Client, engine: SimEngine): Promise<void> {
+  engine.core.release(() => true);
   const { status, text } = await client.answer('POST');
   equal(status, 200);
   ok(text.endsWith('data: [DONE]\n\n'), text.slice(-300));
@@ -111,7 +113,7 @@ for (const kind of kinds) {
     const scene = await startSwapScene(t, [failing!, other!], { policy: 'round_robin' }, { log });
     await scene.swap('step-1');
     // vLLM gets its version with a call of its own.
-    failing!.core.faults.add(calls[kind][kind === 'vllm' ? 'label' : 'load'], 'pretend', 3);
+    failing!.core.faults.add(calls[kind][kind === 'vllm' ? 'label' : 'load'], 'pretend', Infinity);
 
     await scene.swap('step-2');
 
@@ -131,7 +133,7 @@ for (const kind of kinds) {
   test(`${kind}: an engine that can load neither snapshot is paused and out of routing until a swap works`, async (t) => {
     const scene = await startPair(t, kind, 300);
     const { failing, other, streams, swap, router, post: call, status } = scene;
-    failing.core.faults.add(load, 'fail_half', 2);
+    failing.core.faults.add(load, 'fail_half', Infinity);
     await call('/swap', { identity: 'step-2' });
     await until('both are paused', () => failing.core.paused && other.core.paused);
     const held = Array.from({ length: 4 }, () => send(t, router.url, post('/v1/completions', short)));
@@ -150,6 +152,7 @@ for (const kind of kinds) {
     await ended.read('"code":"upstream_reset"');
     await endsWhole(streams.get(other)!, other);
 
+    failing.core.faults.forget();
     await swap('step-3');
     equal((await stateOf(scene, failing)).state, 'serving');
     deepEqual([failing.core.modelPath, failing.core.paused], ['/snapshots/step-3', false]);
@@ -158,19 +161,20 @@ for (const kind of kinds) {
   });
 
   test(`${kind}: the streams that end where no snapshot can be loaded open no breaker`, async (t) => {
-    const [engine] = await startSims(t, [kind]);
+    const [engine] = await startSims(t, [kind], { script });
     const options = { cbFailureThreshold: 1, maxEjectedPercent: 100 };
     const { router, swap, status } = await startSwapScene(t, [engine!], options);
     await swap('step-1');
     const client = await connectClient(t, router.url);
     client.write(post('/v1/completions', long));
     await until('it generates', () => engine!.stats().running === 1);
-    engine!.core.faults.add(load, 'fail_half', 2);
+    engine!.core.faults.add(load, 'fail_half', Infinity);
     await swap('step-2');
     equal((await status()).workers[0]!.state, 'quarantined');
     await client.read('"code":"upstream_reset"');
     await untilIdle(router);
     deepEqual(router.fleet.workers[0]!.reasonNames(), ['version']);
+    engine!.core.faults.forget();
     await swap('step-3');
     equal(router.fleet.eligible.length, 1);
   });
@@ -196,11 +200,12 @@ for (const kind of kinds) {
   test(`${kind}: an engine that does not resume is tried again until it does`, async (t) => {
     const scene = await startPair(t, kind);
     const { failing, streams, swap, status, router } = scene;
-    failing.core.faults.add(resume, 'fail_before', 5);
+    failing.core.faults.add(resume, 'fail_before', Infinity);
     const ended = await swap('step-2');
     const { state, snapshot, error } = ended.workers.find(({ url }) => url === failing.url)!;
     deepEqual([state, snapshot], ['error', 'step-2']);
     match(error!, /^resume: /);
+    failing.core.faults.forget();
     await until('it serves', async () => (await status()).workers.every((worker) => worker.state === 'serving'));
     deepEqual([failing.core.modelPath, failing.core.paused], ['/snapshots/step-2', false]);
     for (const [engine, client] of streams) await endsWhole(client, engine);
@@ -236,7 +241,7 @@ test('vllm: a label that is not taken at first is set again', async (t) => {
 
 test('vllm: an engine that does not take its label does not serve under the label of before', async (t) => {
   const scene = await startPair(t, 'vllm');
-  scene.failing.core.faults.add(calls.vllm.label, 'fail_before', 3);
+  scene.failing.core.faults.add(calls.vllm.label, 'fail_before', Infinity);
   await scene.swap('step-2');
   const { state, snapshot, error } = await stateOf(scene, scene.failing);
   deepEqual([state, snapshot], ['quarantined', null]);
@@ -247,10 +252,11 @@ test('an engine with half-written weights serves only after it has loaded whole 
   const [engine] = await startSims(t, ['vllm']);
   const { router, swap, status } = await startSwapScene(t, [engine!]);
   await swap('step-1');
-  engine!.core.faults.add(calls.vllm.load, 'fail_half', 2);
+  engine!.core.faults.add(calls.vllm.load, 'fail_half', Infinity);
   await swap('step-2');
   equal((await status()).workers[0]!.state, 'quarantined');
   equal(engine!.core.weightVersion, 'step-1', 'the version is that of before');
+  engine!.core.faults.forget();
   await until('it serves', () => router.fleet.eligible.length === 1);
   deepEqual([engine!.core.modelPath, engine!.core.paused], ['/snapshots/step-1', false]);
 });
@@ -300,7 +306,7 @@ test('a plugin can send no request to an engine with unknown weights', async (t)
   const targets = { name: 'targets', classify: (x: ExchangeView) => void (x.target = router.fleet.workers[0]!) };
   const { router, post: call, status } = await startSwapScene(t, [engine!], {}, { plugins: [targets] });
   equal((await send(t, router.url, post('/v1/completions', short))).status, 200);
-  engine!.core.faults.add(calls.vllm.load, 'fail_half', 2);
+  engine!.core.faults.add(calls.vllm.load, 'fail_half', Infinity);
   await call('/swap', { identity: 'step-1' });
   await until('it is known', async () => (await status()).workers[0]!.state === 'quarantined');
   const { requests } = engine!.stats();
