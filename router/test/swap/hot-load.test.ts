@@ -2,8 +2,9 @@ import { deepEqual, equal, match, ok } from 'node:assert/strict';
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
-import { startSims } from '../harness/swap-scene.ts';
+import { holdLoads, startSims } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -101,12 +102,12 @@ test('a signal is answered at once, and the status leads to ready', async (t) =>
 });
 
 test('the first replica is the least ready one', async (t) => {
-  const slow = await startSims(t, ['vllm'], { timeScale: 1, weightLoadMs: 500 });
-  const fast = await startSims(t, ['vllm']);
-  const workerUrls = [...fast, ...slow].map(({ url }) => url);
+  const [fast, slow] = await startSims(t, ['vllm', 'vllm']);
+  const workerUrls = [fast!.url, slow!.url];
   const router = await startTestRouter(t, { workerUrls, swapSnapshots: '/snapshots/{identity}' });
   const client = new HotLoader(router.url);
   await until('all engines serve', async () => (await client.replicas()).every(({ readiness }) => readiness));
+  const goOn = holdLoads(t, slow!);
   await client.signal({ identity: 'v1' });
   let seen: Replica[] = [];
   await until('one is ready', async () =>
@@ -116,11 +117,12 @@ test('the first replica is the least ready one', async (t) => {
     seen.map(({ readiness }) => readiness),
     [false, true],
   );
+  goOn();
   await client.untilReady('v1');
 });
 
 test('an engine whose turn has not come has not failed the swap, whatever became of the one before', async (t) => {
-  const engines = await startSims(t, ['vllm', 'vllm'], { weightLoadMs: 3_000 });
+  const engines = await startSims(t, ['vllm', 'vllm']);
   const workerUrls = engines.map(({ url }) => url);
   const router = await startTestRouter(t, { workerUrls, swapSnapshots: '/snapshots/{identity}', swapConcurrency: 1 });
   const client = new HotLoader(router.url);
@@ -128,12 +130,19 @@ test('an engine whose turn has not come has not failed the swap, whatever became
   engines[1]!.core.faults.add('/collective_rpc', 'fail_before');
   await client.signal({ identity: 'v1' });
   await client.untilFailed('v1');
+  const goOn = holdLoads(t, engines[0]!);
   await client.signal({ identity: 'v2' });
   const seen = new Set<string>();
-  await until('all engines have v2', async () => {
+  const look = async (): Promise<Replica[]> => {
     const replicas = await client.replicas();
     for (const { loading_state: loading } of replicas)
       seen.add(`${loading.stage} ${loading.target_snapshot_identity ?? ''}`);
+    return replicas;
+  };
+  await until('one loads', async () => (await look()).some(({ loading_state: { stage } }) => stage === 'load'));
+  goOn();
+  await until('all engines have v2', async () => {
+    const replicas = await look();
     return replicas.every(({ readiness, current_snapshot_identity: current }) => readiness && current === 'v2');
   });
   ok(seen.has('pending v2') && !seen.has('error v2'), [...seen].join(', '));
@@ -551,13 +560,18 @@ test('engines that were not known when the signal came load its snapshot, each f
 });
 
 /** A router whose snapshots are directories; those of these names have a LoRA adapter. */
-async function startWithAdapters(t: TestContext, kind: 'vllm' | 'sglang', adapters: readonly string[]) {
+async function startWithAdapters(
+  t: TestContext,
+  kind: 'vllm' | 'sglang',
+  adapters: readonly string[],
+  sim: Partial<SimOptions> = {},
+) {
   const folder = temporaryFolder(t);
   for (const name of adapters) {
     mkdirSync(join(folder, name));
     writeFileSync(join(folder, name, 'adapter_config.json'), '{}');
   }
-  const [engine] = await startSims(t, [kind], { meanOutputTokens: 0 });
+  const [engine] = await startSims(t, [kind], { meanOutputTokens: 0, ...sim });
   const router = await startTestRouter(t, {
     workerUrls: [engine!.url],
     swapSnapshots: join(folder, '{identity}'),
@@ -597,7 +611,9 @@ for (const kind of ['vllm', 'sglang'] as const) {
 }
 
 test('SGLang unloads an adapter only when no request uses it: requests in flight finish first, new ones wait', async (t) => {
-  const { core, client, sample } = await startWithAdapters(t, 'sglang', ['lora-1', 'lora-2']);
+  // A request can't end before it is released.
+  const script = () => ({ ids: [], holdAt: 1_000 });
+  const { core, client, sample } = await startWithAdapters(t, 'sglang', ['lora-1', 'lora-2'], { script });
   await client.signal({ identity: 'lora-1' });
   await client.untilReady('lora-1');
   const long = sample(2_000);
@@ -606,6 +622,7 @@ test('SGLang unloads an adapter only when no request uses it: requests in flight
   await until('the engine drains', async () => (await client.replicas())[0]!.loading_state.stage === 'drain');
   const held = sample(1);
   equal(core.paused, false);
+  core.release(() => true);
   equal(((await long).json['usage'] as { completion_tokens: number }).completion_tokens, 2_000);
   equal((await held).status, 200);
   await client.untilReady('lora-2');

@@ -1,6 +1,7 @@
 import { deepEqual, equal, match } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
+import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import { type RouterOptions, startTestRouter } from '../harness/router.ts';
 import { SNAPSHOTS, sceneOf, startSims } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
@@ -8,14 +9,14 @@ import { until } from '../harness/within.ts';
 const PROMPT = 'The quick brown fox jumps over the lazy dog. '.repeat(20);
 
 /** Pairs of simulated SGLang engines whose weights the router swaps. */
-async function startPairs(t: TestContext, count: number, options: RouterOptions = {}, timeScale = 0.1) {
+async function startPairs(t: TestContext, count: number, options: RouterOptions = {}, sims: Partial<SimOptions> = {}) {
   const finished: FinishedRecord[] = [];
   const onFinished = (record: FinishedRecord): void => void finished.push(record);
   const start = () =>
     startSims(
       t,
       Array.from({ length: count }, () => 'sglang'),
-      { onFinished, timeScale },
+      { onFinished, ...sims },
     );
   const [prefill, decode] = [await start(), await start()];
   const router = await startTestRouter(t, {
@@ -77,7 +78,7 @@ test('requests go to the pairs whose engines have the same weights', async (t) =
 });
 
 test('while one engine after the other gets new weights, some pair has the same weights all the time', async (t) => {
-  const { prefill, decode, ask, post, status } = await startPairs(t, 2, { swapConcurrency: 1 }, 1);
+  const { prefill, decode, ask, post, status } = await startPairs(t, 2, { swapConcurrency: 1 }, { timeScale: 1 });
   await post('/swap', { identity: 'v1' });
   let isOver = false;
   while (!isOver) {
@@ -89,13 +90,15 @@ test('while one engine after the other gets new weights, some pair has the same 
 });
 
 test('a response whose prefill engine got other weights than its decode engine meanwhile has no label', async (t) => {
-  const { prefill, ask, post, untilOver } = await startPairs(t, 1, { swapConcurrency: 1 });
+  // The request can't end before it is released.
+  const script = () => ({ ids: [], holdAt: 1_500 });
+  const { engines, ask, swap } = await startPairs(t, 1, { swapConcurrency: 1 }, { script });
   const response = ask({}, { max_tokens: 2_000, ignore_eos: true });
-  await until('the prefill engine has it', () => prefill[0]!.stats().running === 1);
-  await post('/swap', { identity: 'v1' });
+  await until('both engines have it', () => engines.every((engine) => engine.stats().running === 1));
+  await swap('v1');
+  for (const { core } of engines) core.release(() => true);
   const { status, headers } = await response;
   deepEqual([status, headers.get('x-turnout-snapshot')], [200, null]);
-  await untilOver();
 });
 
 test('a request that waits for a pair goes on when a trainer has given both engines the same weights', async (t) => {

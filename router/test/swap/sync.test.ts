@@ -12,7 +12,10 @@ const SYNC = { swapTransition: 'sync', policy: 'round_robin' };
 
 for (const kind of ['vllm', 'sglang'] as const) {
   test(`${kind}: requests in flight finish with the old weights, new ones get 425 meanwhile`, async (t) => {
-    const [engine] = await startSims(t, [kind], { weightLoadMs: 500 });
+    let requests = 0;
+    // The second one can't end before it is released.
+    const script = () => (++requests === 2 ? { ids: [], holdAt: 300 } : undefined);
+    const [engine] = await startSims(t, [kind], { weightLoadMs: 500, script });
     const { router, post: call, untilOver } = await startSwapScene(t, [engine!], SYNC);
     const undisturbed = (await send(t, router.url, post('/v1/completions', long))).text;
     const client = await connectClient(t, router.url);
@@ -26,6 +29,7 @@ for (const kind of ['vllm', 'sglang'] as const) {
     equal(engine!.stats().paused, false, 'it is not paused before its requests have ended');
     const openSecs = (): Promise<number> => metric(router, 'turnout_swap_open_seconds');
     ok((await openSecs()) > 0, 'the swap is open');
+    engine!.core.release(() => true);
     const { text, status } = await client.answer('POST');
     equal(status, 200);
     equal(tokensOf(text), tokensOf(undisturbed), 'every token is of the old weights');
@@ -59,7 +63,7 @@ test('425 is per worker: one that has finished serves at once, and a session sta
   const [busy, other] = [await homeOf('a'), await homeOf('b')];
   notEqual(busy, other);
   const client = await connectClient(t, router.url);
-  client.write(ofSession('a', { ...long, max_tokens: 3_000 }));
+  client.write(ofSession('a', { ...long, max_tokens: 20_000 }));
   await until('it generates', () => engines[busy]!.stats().running === 1);
 
   await call('/swap', { identity: 'step-1' });
@@ -98,7 +102,7 @@ test('a swap that waits for requests in flight is undone: nothing has changed', 
   const engines = await startSims(t, ['vllm']);
   const { router, post: call, status } = await startSwapScene(t, engines, SYNC);
   const client = await connectClient(t, router.url);
-  client.write(post('/v1/completions', { ...long, max_tokens: 5_000 }));
+  client.write(post('/v1/completions', { ...long, max_tokens: 20_000 }));
   await until('it generates', () => engines[0]!.stats().running === 1);
   await call('/swap', { identity: 'step-1' });
   equal((await send(t, router.url, post('/v1/completions', short))).status, 425);
