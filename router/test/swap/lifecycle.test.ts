@@ -10,7 +10,7 @@ import { deadUrl } from '../harness/engine.ts';
 import { post } from '../harness/fleet.ts';
 import { recordedLog } from '../harness/log-lines.ts';
 import { startTestRouter } from '../harness/router.ts';
-import { SNAPSHOTS, type SwapStatus, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { SNAPSHOTS, type SwapStatus, holdLoads, sceneOf, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 
@@ -102,6 +102,7 @@ test('engines that do not answer, or cannot load their first weights, are missin
 
 test('a swap that begins while a worker joins is loaded by that worker too', async (t) => {
   const [first, late] = await startSims(t, ['sglang', 'sglang'], { weightLoadMs: 5_000 });
+  const goOn = holdLoads(t, first!);
   const isAsked = Promise.withResolvers<void>();
   const answer = Promise.withResolvers<void>();
   const askPath = SwapEngine.prototype.readPath;
@@ -118,6 +119,7 @@ test('a swap that begins while a worker joins is loaded by that worker too', asy
   equal((await signal('/swap', { identity: 'step-1' })).status, 202);
   await until('the swap is under way', () => first!.core.paused);
   answer.resolve();
+  goOn();
   await until('both serve', () => router.fleet.eligible.length === 2);
   equal(late!.core.weightVersion, 'step-1');
 });
@@ -149,16 +151,17 @@ test('a worker that joins during a swap is brought in after it', async (t) => {
 });
 
 test('an engine that is restarted before its turn comes is brought in after the swap, which is no failure', async (t) => {
-  const [first] = await startSims(t, ['sglang'], { weightLoadMs: 20_000 });
-  const [second] = await startSims(t, ['sglang']);
+  const [first, second] = await startSims(t, ['sglang', 'sglang']);
   const options = { ...FAST, swapConcurrency: 1 };
   const { router, post, status, untilOver } = await startSwapScene(t, [first!, second!], options);
+  const goOn = holdLoads(t, first!);
   await post('/swap', { identity: 'v1' });
   await until('the first engine loads', () => first!.core.faults.calls.some((call) => LOADS.test(call)));
   await second!.close();
   await until('its end is noticed', async () =>
     (await status()).workers.some(({ url, state }) => url === second!.url && state !== 'serving'),
   );
+  goOn();
   await untilOver();
   const { engines } = (await status()).swaps[0]!;
   deepEqual(
@@ -274,11 +277,13 @@ for (const kind of ['vllm', 'sglang'] as const) {
     await scene.swap('step-1');
     const client = await connectClient(t, before.url);
     client.write(post('/v1/completions', { ...short, max_tokens: 5_000, stream: true }));
+    const goOn = holdLoads(t, ...engines);
     await scene.post('/swap', { identity: 'step-2' });
     await until('one is paused', () => engines.some(({ core }) => core.paused));
     before.child.kill('SIGKILL');
     await once(before.child, 'close');
     ok(engines.some(({ core }) => core.weightVersion !== 'step-2'));
+    goOn();
 
     const after = await startRouterProcess(t, urls, options);
     const again = await sceneOf({ url: after.url } as never, engines);
@@ -299,23 +304,26 @@ for (const kind of ['vllm', 'sglang'] as const) {
   });
 
   test(`${kind}: a queued swap outlives a router that is killed, and a newer signal replaces it`, async (t) => {
-    const engines = await startSims(t, [kind, kind], { weightLoadMs: 10_000 });
+    const engines = await startSims(t, [kind, kind]);
     const options = ['--swap-snapshots', SNAPSHOTS, '--data-dir', temporaryFolder(t)];
     const urls = engines.map(({ url }) => url);
-    const killedWith = async (identities: readonly string[]): Promise<string> => {
+    /** @returns lets the engines load */
+    const killedWith = async (identities: readonly string[]): Promise<() => void> => {
       const { url, child } = await startRouterProcess(t, urls, options);
       const scene = await sceneOf({ url } as never, engines);
+      const goOn = holdLoads(t, ...engines);
       for (const identity of identities) equal((await scene.post('/swap', { identity })).status, 202);
       equal((await scene.status()).waiting, identities.at(-1));
       child.kill('SIGKILL');
       await once(child, 'close');
-      return identities.at(-1)!;
+      return goOn;
     };
-    const queued = await killedWith(['step-1', 'step-2', 'step-3']);
+    const load = await killedWith(['step-1', 'step-2', 'step-3']);
+    load();
     const { url, child } = await startRouterProcess(t, urls, options);
     const again = await sceneOf({ url } as never, engines, ['serving', 'serving']);
-    await until('the queued one has run', async () => (await again.untilOver()).snapshot === queued);
-    for (const { core } of engines) deepEqual([core.modelPath, core.paused], [`/snapshots/${queued}`, false]);
+    await until('the queued one has run', async () => (await again.untilOver()).snapshot === 'step-3');
+    for (const { core } of engines) deepEqual([core.modelPath, core.paused], ['/snapshots/step-3', false]);
     deepEqual(
       (await again.status()).swaps.map(({ identity }) => identity),
       ['step-3', 'step-1'],
@@ -323,10 +331,11 @@ for (const kind of ['vllm', 'sglang'] as const) {
     child.kill('SIGKILL');
     await once(child, 'close');
 
-    await killedWith(['step-4', 'step-5']);
+    const loadAgain = await killedWith(['step-4', 'step-5']);
     const last = await startRouterProcess(t, urls, options);
     const scene = await sceneOf({ url: last.url } as never, engines, ['warming', 'warming']);
     equal((await scene.post('/swap', { identity: 'step-6' })).status, 202);
+    loadAgain();
     equal((await scene.untilOver()).snapshot, 'step-6');
     equal((await scene.status()).waiting, null);
   });
