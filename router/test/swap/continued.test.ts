@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { abortAll } from '../resume/generations.ts';
+import { holdLoads } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
 import { MODEL, startSwapScene } from './swap-scene.ts';
 
@@ -16,9 +17,11 @@ test('a whole response that continues over a swap has the snapshots of all its p
     return_token_ids: true,
   });
   await until('it has tokens', () => isHeld);
+  const goOn = holdLoads(t, ...engines);
   const swapped = swap('v1');
   await until('the engine is paused', () => engines[0]!.stats().paused);
   await abortAll(engines[0]!);
+  goOn();
   await swapped;
   const response = await asked;
   assert.equal(response.status, 200);

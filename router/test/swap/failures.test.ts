@@ -6,7 +6,7 @@ import { type Client, connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
 import { recordedLog } from '../harness/log-lines.ts';
 import { untilIdle } from '../harness/router.ts';
-import { type SwapScene, startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { type SwapScene, holdLoads, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
 
 const kinds = ['vllm', 'sglang'] as const;
@@ -50,6 +50,9 @@ const stateOf = async ({ status }: SwapScene, { url }: SimEngine) => {
   const { workers } = await status();
   return workers.find((worker) => worker.url === url)!;
 };
+
+const requestsOf = async ({ url }: { url: string }): Promise<number> =>
+  ((await (await fetch(`${url}/requests`)).json()) as { total: number }).total;
 
 /** The stream goes on and has every token, over the connection on which it began. */
 async function endsWhole(client: Client, engine: SimEngine): Promise<void> {
@@ -131,12 +134,15 @@ for (const kind of kinds) {
   });
 
   test(`${kind}: an engine that can load neither snapshot is paused and out of routing until a swap works`, async (t) => {
-    const scene = await startPair(t, kind, 300);
+    const scene = await startPair(t, kind);
     const { failing, other, streams, swap, router, post: call, status } = scene;
     failing.core.faults.add(load, 'fail_half', Infinity);
+    const goOn = holdLoads(t, failing, other);
     await call('/swap', { identity: 'step-2' });
     await until('both are paused', () => failing.core.paused && other.core.paused);
     const held = Array.from({ length: 4 }, () => send(t, router.url, post('/v1/completions', short)));
+    await until('they wait', async () => (await requestsOf(router)) === streams.size + held.length);
+    goOn();
 
     await until('it is known', async () => (await status()).workers[0]!.state === 'quarantined');
 
@@ -213,17 +219,17 @@ for (const kind of kinds) {
   });
 
   test(`${kind}: a client that leaves while its engine is paused leaves nothing behind`, async (t) => {
-    const scene = await startPair(t, kind, 500);
-    const { failing, streams, post: call, untilOver, router } = scene;
+    const scene = await startPair(t, kind);
+    const { failing, other, streams, post: call, untilOver, router } = scene;
+    const goOn = holdLoads(t, failing, other);
     await call('/swap', { identity: 'step-2' });
     await until('it is paused', () => failing.core.paused);
     const waiting = await connectClient(t, router.url);
     waiting.write(post('/v1/completions', { ...long, max_tokens: 9_000 }));
-    await until('it waits', async () => {
-      const { total } = (await (await fetch(`${router.url}/requests`)).json()) as { total: number };
-      return total === 3;
-    });
+    await until('it waits', async () => (await requestsOf(router)) === 3);
     for (const client of [...streams.values(), waiting]) client.end();
+    await untilIdle(router);
+    goOn();
     const { workers } = await untilOver();
     for (const { state } of workers) equal(state, 'serving');
     await untilIdle(router);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { metric } from '../admission/metric.ts';
 import { connectClient, send } from '../harness/client.ts';
 import { post } from '../harness/fleet.ts';
-import { startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { holdLoads, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
 
 const long = { prompt: 'go on', max_tokens: 400, ignore_eos: true, stream: true, temperature: 0 };
@@ -84,6 +84,7 @@ test('425 is per worker: one that has finished serves at once, and a session sta
 test('engines one after the other: the others generate', async (t) => {
   const engines = await startSims(t, ['vllm', 'sglang', 'vllm'], { weightLoadMs: 300 });
   const { router, post: call, status } = await startSwapScene(t, engines, { swapConcurrency: 1, policy: 'random' });
+  const goOn = holdLoads(t, ...engines);
   await call('/swap', { identity: 'step-1' });
   let rounds = 0;
   for (let isRunning = true; isRunning; rounds++) {
@@ -93,6 +94,7 @@ test('engines one after the other: the others generate', async (t) => {
     const busy = workers.filter(({ state }) => state === 'swapping');
     ok(busy.length <= 1, JSON.stringify(workers));
     isRunning = running !== null;
+    if (rounds === 1) goOn();
   }
   ok(rounds > 1);
   for (const engine of engines) equal(engine.core.weightVersion, 'step-1');

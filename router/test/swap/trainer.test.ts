@@ -333,7 +333,8 @@ const hasAnswer = (answer: Promise<unknown>): Promise<boolean> =>
   Promise.race([answer.then(() => true), new Promise<boolean>((resolve) => setImmediate(resolve, false))]);
 
 test('a router that is stopped within a swap pauses no other engine', async (t) => {
-  const engines = await startSims(t, ['vllm', 'sglang'], { weightLoadMs: 10_000 });
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const goOn = holdLoads(t, ...engines);
   const dataDir = temporaryFolder(t);
   const before = await startSwapScene(t, engines, { dataDir, swapConcurrency: 1 });
   for (const identity of ['step-1', 'step-2']) await before.post('/swap', { identity });
@@ -341,6 +342,7 @@ test('a router that is stopped within a swap pauses no other engine', async (t) 
   await before.router.close();
   await new Promise((resolve) => setTimeout(resolve, 300));
   equal(engines.filter(({ core }) => core.paused).length, 1);
+  goOn();
 
   const after = await startSwapScene(t, engines, { dataDir });
   await until('the queued one is loaded', async () => (await after.untilOver()).snapshot === 'step-2');
@@ -551,11 +553,13 @@ const moveAll = async (engines: readonly SimEngine[]): Promise<void> => {
 };
 
 test('a worker that leaves the fleet during its swap is resumed', async (t) => {
-  const engines = await startSims(t, ['vllm', 'sglang'], { weightLoadMs: 500 });
+  const engines = await startSims(t, ['vllm', 'sglang']);
+  const goOn = holdLoads(t, ...engines);
   const { router, post: call, untilOver } = await startSwapScene(t, engines);
   await call('/swap', { identity: 'step-1' });
   await until('both are paused', () => engines.every(({ core }) => core.paused));
   for (const { url } of engines) await fetch(`${router.url}/remove_worker?url=${url}`, { method: 'POST' });
+  goOn();
   await untilOver();
   await until('both go on', () => engines.every(({ core }) => !core.paused && core.modelPath === '/snapshots/step-1'));
 });

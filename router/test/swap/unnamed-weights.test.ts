@@ -1,6 +1,6 @@
 import { deepEqual, equal } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { holdLoads, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { until } from '../harness/within.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 
@@ -87,6 +87,7 @@ test('weights without a name have none after a restart of the router', async (t)
 test('an engine that joins, or leaves and joins again, while a trainer updates weights', async (t) => {
   const engines = await startSims(t, ['sglang', 'sglang'], { weightLoadMs: 10_000 });
   const [, joins] = engines.map(({ url }) => url);
+  const updates = (): number => engines[1]!.core.faults.calls.filter((path) => path === TENSORS).length;
   for (const [named, again] of [
     [false, false],
     [true, false],
@@ -99,11 +100,14 @@ test('an engine that joins, or leaves and joins again, while a trainer updates w
     const areServing = async () => (await status()).workers.every(({ state }) => state === 'serving');
     if (again) await until('both serve', areServing);
     else fleet.add(joins!, { isOperators: true });
+    const before = updates();
+    const goOn = holdLoads(t, ...(again ? engines : []));
     const update = post(TENSORS, { flush_cache: false, ...(name === null ? {} : { weight_version: name }) });
     if (again) {
-      await until('the engine has the update', () => engines[1]!.core.scheduler.mode === 'hold');
+      await until('the engine has the update', () => updates() > before);
       fleet.remove(fleet.named(joins!)[0]!);
       fleet.add(joins!, { isOperators: true });
+      goOn();
     }
     await until('both serve', areServing);
     equal((await update).status, 200);
