@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { type TestContext, test } from 'node:test';
-import { startSims, startSwapScene } from '../harness/swap-scene.ts';
+import { holdLoads, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { startSimEngine } from '../../../simulator/src/engine.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { turnout } from './turnout.ts';
@@ -44,9 +44,7 @@ test(
   { skip: noTerminal },
   async (t) => {
     const [slow, quick] = await startSims(t, ['vllm', 'sglang']);
-    const { promise: isSeen, resolve: goOn } = Promise.withResolvers<void>();
-    const load = slow!.core.loadWeights.bind(slow!.core);
-    t.mock.method(slow!.core, 'loadWeights', (...args: Parameters<typeof load>) => isSeen.then(() => load(...args)));
+    const goOn = holdLoads(t, slow!);
     const { router } = await startSwapScene(t, [slow!, quick!]);
     const run = inTerminal(t, ['swap', 'step-1', '--watch', '--url', router.url]);
     await run.shows(new RegExp(`${slow!.url}  [█░]{24}  `));

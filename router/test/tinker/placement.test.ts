@@ -1,9 +1,9 @@
 import { deepEqual, equal, ok } from 'node:assert/strict';
 import { test } from 'node:test';
 import { startTestRouter, untilIdle } from '../harness/router.ts';
-import { startSims } from '../harness/swap-scene.ts';
+import { holdLoads, startSims } from '../harness/swap-scene.ts';
 import { until, within } from '../harness/within.ts';
-import { PROMPT, TinkerClient, asked, holdLoads, startTinkerScene } from './scene.ts';
+import { PROMPT, TinkerClient, asked, startTinkerScene } from './scene.ts';
 
 for (const policy of ['consistent_hash', 'rollout', 'sticky_least_loaded', 'cache_aware']) {
   test(`${policy}: samples without a sampling session go where the least is in flight, whatever their prompt`, async (t) => {
@@ -33,7 +33,7 @@ test('samples of a sampling session without a seq_id have no routing key: they g
 test('samples without a routing key do not wait for an engine whose weights are replaced', async (t) => {
   const options = { swapSnapshots: '/snapshots/{identity}', swapConcurrency: 1 };
   const { client, engines, router } = await startTinkerScene(t, ['vllm', 'sglang'], options);
-  const letLoad = holdLoads(t, engines);
+  const letLoad = holdLoads(t, ...engines);
   const body = { base_model: 'sim', prompt: { chunks: [{ tokens: PROMPT }] }, sampling_params: { max_tokens: 2 } };
   await until('both engines serve', () => router.fleet.eligible.length === 2);
   const headers = { 'content-type': 'application/json' };

@@ -146,16 +146,3 @@ export async function startTinkerScene(
   );
   return { router, engines, client: new TinkerClient(router.url), log };
 }
-
-/** Loads of full weights wait from now on. @returns lets them go on */
-export function holdLoads(t: TestContext, engines: readonly SimEngine[]): () => void {
-  const allowed = Promise.withResolvers<void>();
-  for (const { core } of engines) {
-    const load = core.loadWeights.bind(core);
-    t.mock.method(core, 'loadWeights', async (...weights: Parameters<typeof load>) => {
-      await allowed.promise;
-      await load(...weights);
-    });
-  }
-  return allowed.resolve;
-}

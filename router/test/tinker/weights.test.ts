@@ -5,10 +5,10 @@ import { type TestContext, test } from 'node:test';
 import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import { answer, startEngine } from '../harness/engine.ts';
 import { startTestRouter } from '../harness/router.ts';
-import { startSims } from '../harness/swap-scene.ts';
+import { holdLoads, startSims } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
-import { TinkerClient, asked, holdLoads, startTinkerScene } from './scene.ts';
+import { TinkerClient, asked, startTinkerScene } from './scene.ts';
 
 /** Checkpoints on a disk that the router and engines share. */
 function checkpoints(t: TestContext) {
@@ -214,7 +214,7 @@ test('full weights whose swap is superseded in the queue are replaced, and sampl
   const { client, engines } = await startTinkerScene(t, ['sglang'], swaps);
   // The engine is known.
   await client.sample(asked(await client.samplingSession(), 0));
-  const letLoad = holdLoads(t, engines);
+  const letLoad = holdLoads(t, ...engines);
   const sessions: string[] = [];
   for (const name of names) sessions.push(await client.samplingSession({ model_path: `tinker://model_1/${name}` }));
   const ids = [];
