@@ -66,6 +66,11 @@ export const suites: Readonly<Record<string, Suite>> = {
   hung: { does: 'an engine that stops under load, with all defaults', files: 'router/test/chaos/long/*.test.ts' },
   chaos: { does: 'half an hour of faults and overload', command: ['node', 'router/test/chaos/long/run.ts'] },
   soak: { does: 'half an hour of everything at once', command: ['node', 'router/test/soak/run.ts'] },
+  stalls: {
+    does: 'the everyday tests in processes that stand still again and again',
+    command: everyday,
+    env: { NODE_OPTIONS: `--import ${join(import.meta.dirname, 'harness/stalls.ts')}`, TURNOUT_TEST_MS: '3600000' },
+  },
   long: {
     does: 'the everyday tests with larger numbers, an hour',
     command: everyday,

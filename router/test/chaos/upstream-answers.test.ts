@@ -134,7 +134,7 @@ for (const [how, part] of [
     client.write(GENERATE);
     const got = await client.answer();
     deepEqual([got.status, got.text], [200, 'final']);
-    equal(client.received.includes('102'), false);
+    equal(client.received.includes('Processing'), false);
     equal(client.unread, '');
     client.write(GENERATE);
     equal((await client.answer()).text, 'final');
