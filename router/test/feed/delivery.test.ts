@@ -56,7 +56,7 @@ test('a lease that passes is delivered again, with the same id; an ack that come
   await scene.ack(second!);
   await scene.ack(again[0]!);
   await scene.ack(again[0]!, second!);
-  assert.deepEqual(await scene.take(), []);
+  assert.deepEqual(await scene.take('wait_secs=0'), []);
   const stats = await scene.stats();
   assert.deepEqual([stats.acked, stats.expiredLeases], [2, 2]);
   assertSums(stats);
@@ -69,7 +69,7 @@ test('a lease that is renewed stays, one that is given back is delivered at once
   assert.equal(renewed.status, 200, renewed.text);
   const { groups } = JSON.parse((await scene.get('/groups/g0')).text) as { groups: { leased_until_ms: number }[] };
   assert.ok(groups[0]!.leased_until_ms > Date.now() + 3_500_000);
-  assert.deepEqual(await scene.take(), []);
+  assert.deepEqual(await scene.take('wait_secs=0'), []);
   await scene.post('/feed/nack', { leases: [group!.lease] });
   const [again] = await scene.take();
   assert.equal(again!.id, group!.id);

@@ -22,7 +22,7 @@ test('a group is delivered when all its members have ended, with their tokens an
   const scene = await startFeedScene(t, { groupSize: 2 });
   for (const session of ['a', 'b']) assert.equal((await scene.turn(session, 'g')).status, 200);
   await scene.turn('a', 'g');
-  assert.deepEqual(await scene.take(), []);
+  assert.deepEqual(await scene.take('wait_secs=0'), []);
   await scene.finish('a', { reward: 1, labels: ['solved'] });
   const waiting = scene.take('wait_secs=20');
   await until('the consumer waits', async () => (await scene.stats()).waitingConsumers === 1);
@@ -49,7 +49,7 @@ test('a group is delivered when all its members have ended, with their tokens an
     assert.deepEqual(row.turns.at(-1)!.to, row.tokens.length);
   }
   await scene.ack(group!);
-  assert.deepEqual(await scene.take(), []);
+  assert.deepEqual(await scene.take('wait_secs=0'), []);
   const stats = await scene.stats();
   assert.deepEqual([stats.groups, stats.acked, stats.members, stats.ackedMembers], [1, 1, 2, 2]);
   assertSums(stats);
@@ -308,5 +308,5 @@ test('a session that goes on after its group is over is stored, logged as a warn
   });
   await scene.turn('s', 'next epoch');
   assert.deepEqual(warnings(), ['s'], 'once');
-  assert.deepEqual(await scene.take(), []);
+  assert.deepEqual(await scene.take('wait_secs=0'), []);
 });

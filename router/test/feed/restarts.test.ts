@@ -51,7 +51,7 @@ for (const [name, make] of Object.entries(stores)) {
       ],
     );
     await after.ack(leased!, acked!, ...groups);
-    assert.deepEqual(await after.take(), []);
+    assert.deepEqual(await after.take('wait_secs=0'), []);
     assert.equal((await after.post('/trajectories/acked-a/reward', { reward: 5 })).status, 409);
     const stats = await after.stats();
     assert.deepEqual([stats.groups, stats.acked, stats.wanted], [4, 4, 4]);
@@ -68,7 +68,7 @@ for (const [kind, make] of Object.entries(stores)) {
     await first.turn('s', 'g');
     await first.finish('s', { reward: 1 });
     await assert.rejects(start('a'), /has this feed: end it first/);
-    assert.deepEqual(await (await start('b')).take(), []);
+    assert.deepEqual(await (await start('b')).take('wait_secs=0'), []);
     await first.router.close();
     const groups = await (await start('a')).take();
     assert.deepEqual(

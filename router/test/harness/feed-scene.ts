@@ -72,7 +72,7 @@ export function feedSceneOf(scene: ChatScene): FeedScene {
       const { status, text } = await scene.post(`/sessions/${session}/finish`, outcome);
       assert.equal(status, 200, text);
     },
-    async take(query = 'wait_secs=0', headers = {}) {
+    async take(query = 'wait_secs=20', headers = {}) {
       const { status, text } = await get(`/feed?${query}`, headers);
       assert.equal(status, 200, text);
       return groupsIn(text);
