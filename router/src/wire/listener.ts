@@ -140,7 +140,7 @@ export class Listener implements ConnectionContext {
     else setImmediate(() => this.#acceptRest(rounds - 1));
   }
 
-  /** Closes connections without a request. One of which a part is here is served when the rest comes. */
+  /** Closes connections without a request. One with a part of a request stays open for the rest, as long as the listener does. */
   closeIdle(): void {
     for (const connection of this.connections)
       if (connection.isIdle && !connection.requests.hasAhead) connection.socket.destroySoon();
