@@ -6,7 +6,7 @@ import { type ErrorCode, RouterError } from '../../../kit/errors.ts';
 import { MAX_GROUP_SIZE } from '../../shared/feed.ts';
 import type { FeedTake } from '../../thread/feed/feed-calls.ts';
 import { type RecorderThread, storeFailed } from '../recorder-thread.ts';
-import { requireHeld, whileHeld } from './moved.ts';
+import { whileHeld } from './moved.ts';
 import { type Env, tenantFor } from '../routes.ts';
 
 const MAX_LEASE_SECS = 604_800;
@@ -58,11 +58,15 @@ export function addFeedRoutes(app: Hono, thread: RecorderThread): void {
   routes.get('/feed', async (c) => {
     const asked = checkInput(taking, c.req.query());
     if (asked.problem !== null) return refuse(c, 'bad_request', asked.problem);
-    await requireHeld(thread);
     const { max_groups: max, wait_secs: waitSecs, lease_secs: secs = null, cursor, consumer, format } = asked.data;
     const who = { tenant: tenantFor(c, asked.data.tenant), consumer };
     const take = { ...who, id: thread.newId(), max, cursor, leaseSecs: secs, waitMs: 1_000 * waitSecs, format };
-    return c.body(groupStream(thread, take), 200, { 'content-type': types[format], 'transfer-encoding': 'chunked' });
+    // Errors have a status as long as nothing is waited for.
+    const isFound = await ask('feedTake', { ...take, waitMs: 0 }).catch(notKept);
+    return c.body(groupStream(thread, take, isFound), 200, {
+      'content-type': types[format],
+      'transfer-encoding': 'chunked',
+    });
   });
 
   for (const act of ['ack', 'nack', 'renew'] as const) {
@@ -141,9 +145,12 @@ function refuse(c: Context, code: ErrorCode, message: string): Response {
 
 const notKept = (error: unknown): never => storeFailed(error, "The feed can't store this now");
 
-/** Groups as soon as there are some. A consumer that disconnects gives those back that were not sent. */
-function groupStream(thread: RecorderThread, take: FeedTake): ReadableStream<Uint8Array> {
-  let isBegun = false;
+/**
+ * Groups as soon as there are some. A consumer that disconnects gives those back that were not sent.
+ * @param isFound the take has groups already
+ */
+function groupStream(thread: RecorderThread, take: FeedTake, isFound: boolean): ReadableStream<Uint8Array> {
+  let isBegun = isFound;
   let isOver = false;
   const leave = (): void => {
     isOver = true;
@@ -154,10 +161,10 @@ function groupStream(thread: RecorderThread, take: FeedTake): ReadableStream<Uin
       async pull(controller) {
         if (!isBegun) {
           isBegun = true;
-          const isFound = await thread.ask('feedTake', take);
+          const hasCome = take.waitMs > 0 && (await thread.ask('feedTake', take));
           // The consumer left while its groups were leased.
           if (isOver) return leave();
-          if (!isFound) return controller.close();
+          if (!hasCome) return controller.close();
         }
         const bytes = await thread.ask('feedNext', take.id);
         if (bytes === null) controller.close();

@@ -92,6 +92,7 @@ export class Deliveries {
 
   /** The lease is on record before a byte of the group is sent. A store that is away gives no groups out. */
   async #written(groups: readonly Group[], nowMs: number): Promise<readonly Group[]> {
+    if (groups.length === 0) return groups;
     try {
       await this.#book.flush(nowMs);
       return groups;
