@@ -3,7 +3,7 @@ import { Refused } from '../../../plugin.ts';
 import type { RecorderThread } from '../recorder-thread.ts';
 
 /** Rejects with a refusal where another router has taken the feed over: to ask again would be of no use. */
-export async function requireHeld(thread: RecorderThread): Promise<void> {
+async function requireHeld(thread: RecorderThread): Promise<void> {
   const owner = await thread.ask('feedTakenBy', null);
   if (owner === null) return;
   const message = `The router ${owner} has taken over this feed, because this one was silent for too long: use that router.`;
