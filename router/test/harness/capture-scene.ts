@@ -6,6 +6,7 @@ import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts
 import { decode, endOfTurn } from '../../../simulator/src/tokens/tokenizer.ts';
 import { type CaptureOptions, captureCalls } from '../../src/recorder/thread/capture/capture-calls.ts';
 import type { ExpertsFiles } from '../../src/recorder/thread/capture/experts-files.ts';
+import type { HeapLimits } from '../../src/recorder/thread/heap-limits.ts';
 import { MemoryStore } from '../../src/recorder/thread/store/memory.ts';
 import { TurnWriter } from '../../src/recorder/thread/store/writer.ts';
 import type { Turn } from '../../src/recorder/shared/turn.ts';
@@ -51,7 +52,7 @@ export class CaptureScene {
   readonly #writer: TurnWriter;
   #id = 0;
 
-  private constructor(options: CaptureOptions, store: MemoryStore, files: ExpertsFiles | null) {
+  private constructor(options: CaptureOptions, store: MemoryStore, files: ExpertsFiles | null, heap?: HeapLimits) {
     this.store = store;
     const writer = new TurnWriter(store);
     this.#writer = writer;
@@ -61,7 +62,7 @@ export class CaptureScene {
       this.turns.push({ ...turn, ids: turn.ids.slice(), logprobs: turn.logprobs.slice(), mask: turn.mask.slice() });
     };
     writer.put = put;
-    this.captured = captureCalls(options, writer, files);
+    this.captured = captureCalls(options, writer, files, heap);
   }
 
   /** @param store what it finds of before, and keeps turns in */
@@ -69,8 +70,9 @@ export class CaptureScene {
     options: CaptureOptions,
     store = new MemoryStore(1e9),
     files: ExpertsFiles | null = null,
+    heap?: HeapLimits,
   ): Promise<CaptureScene> {
-    const scene = new CaptureScene(options, store, files);
+    const scene = new CaptureScene(options, store, files, heap);
     await scene.captured.calls.loadTokenizer();
     return scene;
   }

@@ -10,6 +10,8 @@ import {
 import { assemble } from '../export/trajectory.ts';
 import { decode, encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import type { Turn } from '../../shared/turn.ts';
+import { HeapLimits } from '../heap-limits.ts';
+import { MemoryStore } from '../store/memory.ts';
 
 const tokenizerPath = tokenizerFolder();
 const start = () => CaptureScene.start({ tokenizerPath, keepVersions: 1e6 });
@@ -342,4 +344,16 @@ test('without a session a choice is ambiguous also where the prompt is known fur
     const { turn } = await scene.ask({ prompt: `${text} ${more}`, said: said(-9, encode('done')) });
     assert.equal(turn.isAmbiguous, true, more);
   }
+});
+
+test('text that comes while the heap is almost full is not taken, and the next one after it is', async () => {
+  const guard = { look: () => {}, isHigh: true };
+  const store = new MemoryStore(1e9);
+  const scene = await CaptureScene.start({ tokenizerPath }, store, null, new HeapLimits(guard, 1e9));
+  const asked = { prompt: 'Hello.', said: { ids: [264, endOfTurn], logprob: -1 } };
+  await assert.rejects(scene.ask(asked), /short of memory/);
+  await assert.rejects(scene.retrieve('Hello.'), /short of memory/);
+  guard.isHigh = false;
+  const { ids } = await scene.ask(asked);
+  assert.deepEqual((await scene.retrieve('Hello.')).tokens, ids);
 });

@@ -8,6 +8,7 @@ import { writeTokenizer } from '../../../../../simulator/src/tokens/tokenizer-fi
 import { encode, endOfTurn } from '../../../../../simulator/src/tokens/tokenizer.ts';
 import { ChoiceDelta } from '../../../engines/dialects/choices.ts';
 import type { Turn } from '../../shared/turn.ts';
+import { HeapLimits } from '../heap-limits.ts';
 import { MemoryStore } from '../store/memory.ts';
 import { TurnWriter } from '../store/writer.ts';
 import { loadTokenizer } from '../tokens/load-tokenizer.ts';
@@ -17,15 +18,19 @@ import { newSessionId } from '../../shared/session-id.ts';
 interface Given {
   readonly store?: MemoryStore;
   readonly memoryBytes?: number;
+  readonly heap?: HeapLimits;
 }
 
-async function callsOf(t: TestContext, { store = new MemoryStore(1_000_000), memoryBytes = 1_000_000 }: Given = {}) {
+async function callsOf(
+  t: TestContext,
+  { store = new MemoryStore(1_000_000), memoryBytes = 1_000_000, heap = new HeapLimits() }: Given = {},
+) {
   const tokenizerPath = temporaryFolder(t);
   writeTokenizer(tokenizerPath);
   const loaded = await loadTokenizer(tokenizerPath);
   const writer = new TurnWriter(store);
   const removeStored: ChatParts['removeStored'] = (_, during) => during(() => Promise.resolve(0));
-  const parts = { tokenizerPath, dataDir: null, writer, memoryBytes, files: null, removeStored };
+  const parts = { tokenizerPath, dataDir: null, writer, memoryBytes, heap, files: null, removeStored };
   const calls = chatCalls({ tokenizer: () => loaded, ...parts });
   calls.chatBegin({ equality: 'strict', request: {}, samples: 'ends' });
   const body = Buffer.from('{"messages":[{"role":"user","content":"Hello."}]}');
@@ -44,6 +49,17 @@ test('a chat that waited while its session was removed does not begin it again; 
   const plain = await chatOpen({ ...call, ...name, id: 2, isInPath: false });
   assert.equal(plain.problem, null);
   assert.equal(await chatKnown(name), true);
+});
+
+test('a chat that comes while the heap is almost full is refused, and the next one after it is taken', async (t) => {
+  const guard = { look: () => {}, isHigh: true };
+  const { call, chatOpen } = await callsOf(t, { heap: new HeapLimits(guard, 1e9) });
+  const asked = { ...call, session: newSessionId(), id: 1, isInPath: false };
+  const refused = await chatOpen(asked);
+  assert.equal('code' in refused && refused.code, 'overloaded');
+  assert.match(refused.problem ?? '', /short of memory/);
+  guard.isHigh = false;
+  assert.equal((await chatOpen({ ...asked, id: 2 })).problem, null);
 });
 
 const facts = {
