@@ -4,6 +4,7 @@ import type { Worker } from './fleet/worker.ts';
 import { finalEvent, sendError, tooLong } from './forward/errors.ts';
 import type { PairNotes } from './forward/attempt-context.ts';
 import type { NextTry } from './forward/failover.ts';
+import { monotonicMs } from './kit/clock.ts';
 import type { RouterError } from './kit/errors.ts';
 import { TimeLimit } from './kit/time-limit.ts';
 import type { PluginAnswer } from './plugin.ts';
@@ -91,7 +92,7 @@ export class Ends implements PairNotes {
     if (x.outcome !== null) return;
     const { admission, chooser, fanOut } = this.#stages;
     x.outcome = outcome;
-    x.endMs = performance.now();
+    x.endMs = monotonicMs();
     x.activity = null;
     x.limit?.clear();
     chooser.released(x);

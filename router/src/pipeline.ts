@@ -5,6 +5,7 @@ import type { Placement } from './fleet/worker.ts';
 import { cutError, noWorkerLeft, shuttingDown } from './forward/errors.ts';
 import type { Forwarder } from './forward/forward.ts';
 import { RouterError } from './kit/errors.ts';
+import { monotonicMs } from './kit/clock.ts';
 import type { IndexedSet } from './kit/indexed-set.ts';
 import type { PluginAnswer } from './plugin.ts';
 import type { Stages } from './stages.ts';
@@ -35,7 +36,7 @@ export class Pipeline implements ResultListener<Exchange> {
 
   /** @param sink of the response: a client's socket, or memory @returns the exchange, to follow or end it */
   dispatch(head: RequestHead, body: RequestBody, sink: Sink, prepare?: (x: Exchange) => void): Exchange {
-    const x = new Exchange(this, head, body, sink, performance.now());
+    const x = new Exchange(this, head, body, sink, monotonicMs());
     prepare?.(x);
     const { assignRoles, authorizer, fanOut, options, pageGuard, plugins, serveOwn } = this.#stages;
     // Plugins may replace the target before anything reads it.
@@ -109,7 +110,7 @@ export class Pipeline implements ResultListener<Exchange> {
     if (x.isAnswerOut && x.firstByteMs !== null) return;
     x.status = head.status;
     x.isStream = head.isEventStream;
-    x.firstByteMs = x.lastByteMs = performance.now();
+    x.firstByteMs = x.lastByteMs = monotonicMs();
   }
 
   ended(x: Exchange, result: Result): void {

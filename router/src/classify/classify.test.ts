@@ -59,8 +59,9 @@ test('an id of the client is kept', () => {
 });
 
 test('a request without id gets one, each its own', () => {
-  const ids = Array.from({ length: 100 }, () => exchangeOf('/').head.requestId);
-  assert.equal(new Set(ids).size, 100);
+  const ids = Array.from({ length: 3_000 }, () => exchangeOf('/').head.requestId);
+  assert.equal(new Set(ids).size, 3_000);
+  assert.equal(new Set(ids.map(({ length }) => length)).size, 1);
   for (const id of ids) assert.match(id, /^req-[\w-]+$/);
   assert.ok(exchangeOf('/').isRequestIdOurs);
 });

@@ -4,11 +4,15 @@ import { isGeneration } from '../engines/generation.ts';
 import type { Exchange } from '../exchange.ts';
 import { MAX_TIMER_MS } from '../kit/clock.ts';
 import { type ErrorFormat, RouterError } from '../kit/errors.ts';
+import type { RequestHead } from '../wire/request-head.ts';
 
 /** Eighteen characters per process and six per id: with their prefix, ids look like those of other routers. */
 const idSeed = randomBytes(9).toString('hex');
 /** Six characters in base 36, for two billion ids. */
 let idCount = 36 ** 5;
+/** The last two of them, by their value: to convert each number costs more than the rest of an id (benchmark `json-2k`). */
+const idEnds = Array.from({ length: 36 ** 2 }, (_, value) => value.toString(36).padStart(2, '0'));
+let idStart = '';
 
 /** The prefixes of response ids in engines and other routers. */
 const idPrefixes: Readonly<Record<string, string>> = {
@@ -26,6 +30,8 @@ const SAFE_ID = /^[\x21-\x7e]{1,256}$/;
 const YES = /^(1|true|yes)$/i;
 const NO = /^(0|false|no)$/i;
 
+const OPENAI = /^\/(?:v1|inference|skyrl|hot_load)\//;
+
 /** Seconds in x-turnout-timeout. */
 const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
 
@@ -37,13 +43,10 @@ const SECONDS = /^\d{1,7}(\.\d{1,6})?$/;
  */
 export function classify(x: Exchange, idHeaders: readonly string[]): RouterError | null {
   const { head } = x;
-  if (head.target !== lastTarget) {
-    lastPath = normalPath(head.target);
-    lastTarget = head.target;
-  }
-  x.path = lastPath;
-  x.errorFormat = errorFormatOf(x.path);
-  x.isGeneration = isGeneration(head.method, x.path);
+  if (head.target !== last.target || head.method !== last.method) last = saidBy(head);
+  x.path = last.path;
+  x.errorFormat = last.errorFormat;
+  x.isGeneration = last.isGeneration;
   if (x.clientTarget !== null) x.clientPath = normalPath(x.clientTarget);
   if (idHeaders.length > 0) readIdHeaders(x, idHeaders);
   else if (head.requestId === '' || !SAFE_ID.test(head.requestId)) {
@@ -94,13 +97,26 @@ function readIdHeaders(x: Exchange, names: readonly string[]): void {
   head.idHeader = first;
 }
 
-/** Mostly the next request has the same target, and a path whose hash is known is found faster (benchmark `json-2k`). */
-let lastTarget = '/';
-let lastPath = '/';
+function saidBy({ method, target }: Pick<RequestHead, 'method' | 'target'>) {
+  const path = normalPath(target);
+  return { method, target, path, errorFormat: errorFormatOf(path), isGeneration: isGeneration(method, path) };
+}
 
-const nextId = (path: string): string => (idPrefixes[path] ?? 'req-') + idSeed + (idCount++).toString(36);
+/** Mostly the next request has the same request line; and a path whose hash is known is found faster (benchmark `json-2k`). */
+let last: Readonly<ReturnType<typeof saidBy>> = {
+  method: '',
+  target: '',
+  path: '',
+  errorFormat: 'plain',
+  isGeneration: false,
+};
 
-const OPENAI = /^\/(?:v1|inference|skyrl|hot_load)\//;
+function nextId(path: string): string {
+  const end = idCount % idEnds.length;
+  if (end === 0) idStart = idSeed + (idCount / idEnds.length).toString(36);
+  idCount++;
+  return (idPrefixes[path] ?? 'req-') + idStart + idEnds[end];
+}
 
 export function errorFormatOf(path: string): ErrorFormat {
   if (path === '/v1/messages' || path.startsWith('/v1/messages/')) return 'anthropic';

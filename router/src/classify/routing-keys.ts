@@ -95,8 +95,10 @@ export function sessionOf(
 }
 
 /** The client's group, also if no policy read the keys; ''. */
-export const groupOf = ({ group, head }: Pick<ExchangeView, 'group' | 'head'>): string =>
-  group || headerKeyText(head.get('x-turnout-group') ?? '');
+export function groupOf({ group, head }: Pick<ExchangeView, 'group' | 'head'>): string {
+  const value = group === '' ? head.get('x-turnout-group') : undefined;
+  return value === undefined ? group : headerKeyText(value);
+}
 
 /** The stored form of a key in a header. */
 export const headerKeyText = (value: string): string => boundedKey(utf8Header(value));

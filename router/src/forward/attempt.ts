@@ -1,6 +1,7 @@
 import { readUsage, withEarlier } from '../engines/usage.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
+import { monotonicMs } from '../kit/clock.ts';
 import { writeMessage } from '../wire/socket-memory.ts';
 import { BAD, INCOMPLETE } from '../wire/fields.ts';
 import type { RequestBody } from '../wire/request-body.ts';
@@ -88,8 +89,8 @@ export class Attempt implements UpstreamUser, Source {
       return this.#listener.ended(this, { kind: 'failed', failure: 'connect', detail: this.#lost });
     }
     this.#isStarted = true;
-    x.sentMs = performance.now();
-    this.#connection = worker.pool.acquire(this, isFresh, this.#context.clock.nowMs);
+    x.sentMs = monotonicMs();
+    this.#connection = worker.pool.acquire(this, isFresh, x.sentMs);
     this.sink.source = this;
     const { answerTimeouts } = this.#context;
     if (answerTimeouts.firstByteMs > 0 || answerTimeouts.idleMs > 0) {
@@ -265,9 +266,11 @@ export class Attempt implements UpstreamUser, Source {
   }
 
   #relay(bytes: Buffer, start: number, end: number): boolean {
+    const { x } = this;
     if (end > start && this.#rules?.isAside(this) !== true) {
-      this.x.answerBytes += end - start;
-      if (this.x.answerReads++ === 0) this.x.firstTokenMs = performance.now();
+      x.answerBytes += end - start;
+      // The head came in the same read.
+      if (x.answerReads++ === 0) x.firstTokenMs = x.firstByteMs === x.lastByteMs ? x.firstByteMs : monotonicMs();
     }
     const body = this.#body!;
     const surplus = body.read(bytes, start, end);
@@ -278,7 +281,6 @@ export class Attempt implements UpstreamUser, Source {
     // A plugin that failed on these bytes has ended the attempt.
     if (this.isOver) return true;
     const isLast = surplus !== UNFINISHED;
-    const { x } = this;
     if (x.isGeneration && end > start && this.#rules?.isAside(this) !== true) {
       const bodyEnd = isLast ? end - surplus : end;
       x.usage = withEarlier(readUsage(bytes, start, bodyEnd, this.#head!.isEventStream, isLast), x.usage);
@@ -312,7 +314,7 @@ export class Attempt implements UpstreamUser, Source {
   #end(): void {
     const { x } = this;
     // The only read of a response has its first and its last byte.
-    x.lastByteMs = (x.answerReads === 1 ? x.firstTokenMs : null) ?? performance.now();
+    x.lastByteMs = (x.answerReads === 1 ? x.firstTokenMs : null) ?? monotonicMs();
     this.sink.makeReady(() => {
       this.sink.end();
       this.#listener.ended(this, COMPLETE);

@@ -99,7 +99,7 @@ test('a row has all that was put into it', () => {
 });
 
 test('a block that does not fit says so', () => {
-  const rows = [rowOf(0, 'a'), rowOf(1, 'b'), rowOf(2, 'b')];
+  const rows = [rowOf(0, 'a'), rowOf(1, 'b', '/\u4f1a\u8bdd'), rowOf(2, 'b')];
   let fitting = 0;
   for (let size = 1_500; size > 0; size--) {
     const bytes = Buffer.alloc(size);

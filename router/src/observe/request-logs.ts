@@ -98,9 +98,11 @@ const attemptLog = (log: Logger): Observer => ({
 
 function exchangeLog(log: Logger, options: RequestLogOptions): RowListener {
   const level = (): 'info' | 'debug' => (options.isAccessLogged ? 'info' : 'debug');
+  const { info, debug } = log.levels.values;
   return {
     get isOn() {
-      return log.isLevelEnabled(level());
+      // As `isLevelEnabled`, which searches the number of the level each time (benchmark `json-2k`).
+      return log.levelVal <= (options.isAccessLogged ? info! : debug!);
     },
     take: (row) => log[level()](fieldsOf(row, log.isLevelEnabled('debug')), 'exchange'),
   };

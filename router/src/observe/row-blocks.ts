@@ -147,12 +147,14 @@ class BlockWriter {
   /** @returns as `writeBlock` */
   end(): number {
     const textAt = this.#at;
-    const end = textAt + Buffer.byteLength(this.#texts);
-    // Numbers that did not fit were not written.
-    if (end > this.#last) return end + NUMBER;
+    // Three bytes for each UTF-16 unit are enough; counting costs as much as writing.
+    if (textAt + 3 * this.#texts.length > this.#last) {
+      const end = textAt + Buffer.byteLength(this.#texts);
+      // Numbers that did not fit were not written.
+      if (end > this.#last) return end + NUMBER;
+    }
     this.#view.setInt32(this.#start, textAt - this.#start);
-    this.#bytes.write(this.#texts, textAt);
-    return end;
+    return textAt + this.#bytes.write(this.#texts, textAt);
   }
 }
 

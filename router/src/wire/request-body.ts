@@ -1,3 +1,4 @@
+import { Buffer } from 'node:buffer';
 import { SLICE_BYTES, copyInTurns } from '../kit/copy-slices.ts';
 import { SlabPool } from '../kit/slab-pool.ts';
 import { LARGE_BYTES } from '../threads/sizes.ts';
@@ -323,7 +324,8 @@ export class RequestBody {
     }
     const last = this.pieces.at(-1);
     if (last === undefined) {
-      this.pieces.push(piece);
+      // `push` would make room for 17.
+      this.pieces = [piece];
       return true;
     }
     // Not in Node's pool: `free` takes a piece of at least half of its buffer for one with memory of its own.

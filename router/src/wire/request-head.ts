@@ -206,12 +206,18 @@ export class RequestHead extends Head {
 
   #checkMethod(): boolean {
     const { method } = this;
+    if (method === 'POST') return this.#checkTarget();
     if (method === 'CONNECT') {
       return this.#fail(501, 'CONNECT is refused: this is a router to inference engines, not a tunnel.');
     }
     // Not 405: that needs an Allow header of the methods that the resource has (RFC 9110 section 15.5.6), and only engines know them.
     if (method === 'TRACE') return this.#fail(501, 'TRACE is not supported.');
     if (!methods.has(method)) return this.#fail(501, 'This method is not known (RFC 9110 section 9.1).');
+    return this.#checkTarget();
+  }
+
+  #checkTarget(): boolean {
+    const { method } = this;
     if (this.target.charCodeAt(0) === 47) return true;
     if (this.target === '*' && method === 'OPTIONS') return true;
     // absolute-form (RFC 9112 section 3.2.2): its authority never chooses an engine.

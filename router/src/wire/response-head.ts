@@ -37,7 +37,7 @@ export class ResponseHead extends Head {
     for (let i = 0; i < 7 && start + i < end; i++) {
       if (bytes[start + i] !== HTTP_1[i]) return this.#refuse('a status line without HTTP/1');
     }
-    const lf = bytes.indexOf(LF, start);
+    const lf = lineEndOf(bytes, start, end);
     if (lf < 0 || lf >= end) return this.#incomplete(start, end);
     // "HTTP/1.x NNN" and CRLF; the reason phrase may be empty, and its space too (some servers leave it out).
     if (bytes[lf - 1] !== CR || lf - start < 13) return this.#refuse('a status line that does not end in CRLF');
@@ -131,6 +131,13 @@ export class ResponseHead extends Head {
     this.refusal = refusal;
     return BAD;
   }
+}
+
+/** Index of the LF, which a status line mostly has soon: a search by Node costs more (benchmark `json-2k`). */
+function lineEndOf(bytes: Buffer, start: number, end: number): number {
+  const near = Math.min(end, start + 32);
+  for (let i = start; i < near; i++) if (bytes[i] === LF) return i;
+  return bytes.indexOf(LF, near);
 }
 
 /** A head of the router's own. @param fields lines without framing, each with CRLF */

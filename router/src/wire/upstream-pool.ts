@@ -215,7 +215,7 @@ export class UpstreamPool {
       if (connection.isUsable && nowMs - connection.idleSinceMs < this.#options.idleTimeoutMs) {
         connection.uses++;
         connection.hasRead = false;
-        connection.reusedMs = performance.now();
+        connection.reusedMs = nowMs;
         connection.user = user;
         return connection;
       }
