@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import json
 import pickle
 import unittest
 import warnings
@@ -198,6 +199,19 @@ class StubTest(unittest.IsolatedAsyncioTestCase):
         client.broadcast("/pause?mode=keep", session="s")
         client.ask_worker(NOBODY, "/sleep?level=1")
         self.assertEqual(router.targets, ["/pause?mode=keep&session=s", "/sleep?level=1"])
+
+    async def test_an_engine_that_answers_200_with_success_false_has_failed(self) -> None:
+        results = [
+            {"worker": "http://a", "status": 200, "ms": 1.0, "body": {"success": True}},
+            {"worker": "http://b", "status": 200, "ms": 1.0, "body": {"message": "no such file", "success": False}},
+        ]
+        body = json.dumps({"results": results, "ok": 1, "failed": 1}).encode()
+        async with AsyncClient(Stub(self, 207, body).url) as client:
+            report = await client.broadcast("/update_weights_from_disk", body={"model_path": "/w"})
+        self.assertEqual([each["worker"] for each in report.failures], ["http://b"])
+        with self.assertRaisesRegex(ControlError, "http://b: .*no such file") as raised:
+            report.raise_for_failures()
+        self.assertNotIn("http://a", str(raised.exception))
 
     async def test_what_a_proxy_says_is_not_taken_for_the_routers_answer(self) -> None:
         for body in (b"<html>504</html>", b'{"message": "The upstream server is timing out"}'):

@@ -118,6 +118,16 @@ test('a thread with state is not started again: its owner learns of its end once
   assert.deepEqual(events, ['died', 'the thread ended']);
 });
 
+test('a thread that V8 ends at its heap limit has ended as any other, and starts again', async (t) => {
+  const died = Promise.withResolvers<Error>();
+  const worker = thread(t, { heapMb: 16, onDeath: died.resolve });
+  await assert.rejects(worker.ask('fillHeap', 1), /memory limit/);
+  assert.match((await died.promise).message, /memory limit/);
+  await assert.rejects(worker.ask('now', 1), /the thread has ended/);
+  worker.restart();
+  assert.equal(await worker.ask('now', 2), 2);
+});
+
 test('close waits for the replies, and nothing is asked afterwards', async (t) => {
   const worker = thread(t);
   const answers = [worker.ask('later', 1), worker.ask('now', 2)];

@@ -26,6 +26,11 @@ export const testCalls = {
   /** A list in a list in a list … */
   nested: (levels: number): unknown => nested(levels),
   count: (_list: unknown): number => 1,
+  /** Ends by the heap limit of the thread. */
+  fillHeap(_value: number): never {
+    const kept: number[][] = [];
+    for (;;) kept.push(Array.from({ length: 10_000 }, (_, i) => i + 0.5));
+  },
   exit: (code: number): never => process.exit(code),
 };
 

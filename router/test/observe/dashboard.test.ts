@@ -208,3 +208,22 @@ test('with --dashboard off the paths are those of engines', async (t) => {
   for (const path of ['/dashboard', '/dashboard/feed', '/dashboard/assets/a.js'])
     equal(await (await fetch(router.url + path)).text(), 'the engine', path);
 });
+
+test('cached tokens are null in the row of a worker that reports none, and 0 where it reports 0', async (t) => {
+  const counts = { prompt_tokens: 12, completion_tokens: 3 };
+  const usages = [counts, { ...counts, prompt_tokens_details: { cached_tokens: 0 } }];
+  const engines = await Promise.all(
+    usages.map((usage) =>
+      startEngine(t, { onRequest: (asked) => asked.answer(JSON.stringify({ choices: [], usage })) }),
+    ),
+  );
+  const router = await startTestRouter(t, { workerUrls: engines.map(({ url }) => url), policy: 'round_robin' });
+  for (let i = 0; i < 2; i++) {
+    const got = await send(t, router.url, request('POST', '/v1/completions', JSON.stringify({ prompt: 'p' })));
+    equal(got.status, 200);
+  }
+  const reader = await follow(t, router.url);
+  await reader.until(() => [...reader.workers.values()].filter((row) => row.prompt_tokens === 12).length === 2);
+  const cached = engines.map(({ url }) => reader.workers.get(url)!.cached_tokens);
+  deepEqual(cached, [null, 0]);
+});

@@ -141,3 +141,18 @@ test('--session-fields turns the fields for users off', async (t) => {
   const { sessions } = (await (await fetch(`${router.url}/sessions`)).json()) as { sessions: unknown[] };
   deepEqual(sessions, []);
 });
+
+test('--session-headers turns the headers of harnesses off', async (t) => {
+  const { who, router } = await startFleetScene(t, 4, { policy: 'rollout', sessionHeaders: ['x-session-id'] });
+  const others = ['session_id', 'conversation_id', 'thread-id', 'x-litellm-session-id', 'x-claude-code-session-id'];
+  const lines = others.map((name) => `${name}: by-${name}`);
+  for (let turn = 0; turn < 3; turn++) {
+    await who(post('/v1/chat/completions', { messages: [] }, lines));
+    await who(post('/v1/chat/completions', { messages: [] }, [...lines, 'x-session-id: s']));
+  }
+  const { sessions } = (await (await fetch(`${router.url}/sessions`)).json()) as { sessions: { session: string }[] };
+  deepEqual(
+    sessions.map(({ session }) => session),
+    ['s'],
+  );
+});

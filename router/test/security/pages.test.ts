@@ -25,7 +25,7 @@ async function scene(t: TestContext, options: RouterOptions = {}) {
 }
 
 test('pages of other origins neither control the router and its engines nor read it', async (t) => {
-  const { engine, router, ask } = await scene(t);
+  const { engine, router, ask } = await scene(t, { swapSnapshots: '/snapshots/{identity}' });
   const worker = JSON.stringify({ url: engine.url.replace(/\d+$/, '9') });
   for (const lines of [
     [FOREIGN],
@@ -39,6 +39,10 @@ test('pages of other origins neither control the router and its engines nor read
       ['POST', '/workers', worker],
       ['POST', '/add_worker?url=http://127.0.0.1:9'],
       ['POST', '/pause_generation', '{}'],
+      ['POST', '/swap', '{"snapshot":"s"}'],
+      ['POST', '/swap/begin', '{}'],
+      ['POST', '/swap/end', '{}'],
+      ['GET', '/swap'],
       ['POST', '/prefix//pause', '{}'],
       ['POST', '/abort_request', '{"abort_all":true}'],
       ['GET', '/flush_cache'],

@@ -7,6 +7,7 @@ import type { FinishedRecord } from '../../../simulator/src/model/sequence.ts';
 import type { SimOptions } from '../../../simulator/src/sim-options.ts';
 import { writeTokenizer } from '../../../simulator/src/tokens/tokenizer-files.ts';
 import { untilIdle } from '../harness/router.ts';
+import { holdLoads } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
 import { type SwapScene, startSwapScene } from './swap-scene.ts';
@@ -181,6 +182,30 @@ for (const kind of ['vllm', 'sglang'] as const) {
     const before = await checkRecord(scene);
     await askAll(scene, kind, 2);
     assert.ok((await checkRecord(scene)) - before >= 40);
+  });
+
+  test(`${kind}: an engine that names other weights gets no request until it has loaded those of the fleet`, async (t) => {
+    const scene = await start(t, [kind]);
+    const { router, log } = scene;
+    const [engine] = scene.engines;
+    const ask = async (session: string): Promise<number> => {
+      const chat = { messages: [{ role: 'user', content: 'Go on' }], max_tokens: 8 };
+      const response = await scene.post('/v1/chat/completions', chat, { 'x-session-id': session });
+      await response.text();
+      return response.status;
+    };
+    await scene.swap('step-7');
+    await engine!.core.loadWeights('/elsewhere', 'step-8');
+    const mayLoad = holdLoads(t, engine!);
+    assert.equal(await ask('first'), 200);
+    await until('the router has noticed', () => router.fleet.eligible.length === 0);
+    const sampled = log.length;
+    assert.deepEqual(await Promise.all(['first', 'second', 'third'].map(ask)), [503, 503, 503]);
+    assert.equal(log.length, sampled);
+    mayLoad();
+    await until('it serves', () => router.fleet.eligible.length === 1);
+    assert.equal(engine!.core.weightVersion, 'step-7');
+    assert.equal(await ask('first'), 200);
   });
 }
 
