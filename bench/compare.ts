@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { measureRow } from './measure.ts';
+import { measureStarts } from './measure.ts';
 import { buildPrograms } from './native.ts';
 import { installPeers } from './peers.ts';
 import { renderReport, type RowResult } from './report.ts';
@@ -18,6 +18,7 @@ const usage = `npm run bench -- compare [options]
   --only ROW,ROW     ${[...rows.map((row) => row.name), STREAMS_ROW, SATURATION_ROW, RADIX_ROW, FEED_ROW].join(', ')}
   --peers A,B        which peers to measure beside turnout (default: all that are installed; "none" for none)
   --runs N           interleaved runs (5)
+  --starts N         so many times, with new processes (1): for differences of a few percent
   --seconds S        length of one measurement (3)
   --install-peers    installs the peers' pinned versions into bench/.peers first
   --before DIR       measures the turnout of another checkout, with its packages installed, in the same runs
@@ -33,6 +34,7 @@ const { values } = parseArgs({
     only: { type: 'string' },
     peers: { type: 'string' },
     runs: { type: 'string', default: '5' },
+    starts: { type: 'string', default: '1' },
     seconds: { type: 'string', default: '3' },
     'install-peers': { type: 'boolean', default: false },
     'turnout-cmd': { type: 'string' },
@@ -66,7 +68,7 @@ function withBefore(contender: Contender): Contender[] {
   return [contender, { ...contender, label: `${contender.label}, before`, system: 'turnout-before' }];
 }
 
-function positive(name: 'runs' | 'seconds'): number {
+function positive(name: 'runs' | 'starts' | 'seconds'): number {
   const value = Number(values[name]);
   if (!(value > 0)) throw new Error(`--${name} must be a number above 0`);
   return value;
@@ -78,6 +80,7 @@ function say(line: string): void {
 
 async function main(): Promise<void> {
   const runs = positive('runs');
+  const starts = positive('starts');
   const seconds = positive('seconds');
   const chosen = chosenRows();
   const wanted = values.peers?.split(',');
@@ -100,7 +103,7 @@ async function main(): Promise<void> {
     const row: Row = { ...each, contenders };
     const rowFolder = join(folder, row.name);
     mkdirSync(rowFolder);
-    const measured = await measureRow({
+    const measured = await measureStarts(starts, {
       row,
       runs,
       seconds,
@@ -130,7 +133,7 @@ async function main(): Promise<void> {
     values.before === undefined &&
     runs >= 5;
   const file = values.out ?? (isWhole ? join(import.meta.dirname, 'report.md') : undefined);
-  const report = renderReport(results, { streams, saturation, radix, feed }, { runs, seconds });
+  const report = renderReport(results, { streams, saturation, radix, feed }, { runs, starts, seconds });
   if (file === undefined) process.stdout.write(report);
   else writeFileSync(file, report);
   if (file !== undefined) say(`written: ${file}`);

@@ -146,8 +146,28 @@ export interface RowRun {
   readonly say: (line: string) => void;
 }
 
+/**
+ * Measures with new processes so many times, each time with another contender first: V8 compiles the same code differently from start to start,
+ * which changes its CPU by some percent. @returns the samples of all starts, by contender
+ */
+export async function measureStarts(starts: number, run: RowRun): Promise<ContenderResult[]> {
+  const { contenders } = run.row;
+  const found = new Map<Contender, ContenderResult>();
+  for (let start = 0; start < starts; start++) {
+    const folder = join(run.folder, `start${start}`);
+    mkdirSync(folder);
+    const order = contenders.map((_, i) => contenders[(i + start) % contenders.length]!);
+    for (const result of await measureRow({ ...run, folder, row: { ...run.row, contenders: order } })) {
+      const before = found.get(result.contender);
+      if (before === undefined) found.set(result.contender, result);
+      else before.samples.push(...result.samples);
+    }
+  }
+  return contenders.map((contender) => found.get(contender)!);
+}
+
 /** All contenders keep running and take turns, so that changes of the machine affect all of them. */
-export async function measureRow({ row, runs, seconds, folder, find, say }: RowRun): Promise<ContenderResult[]> {
+async function measureRow({ row, runs, seconds, folder, find, say }: RowRun): Promise<ContenderResult[]> {
   const results: ContenderResult[] = [];
   const entries: Entry[] = [];
   const mocks: Mock[] = [];

@@ -34,6 +34,7 @@ export interface SpecialRows {
 
 export interface Settings {
   readonly runs: number;
+  readonly starts: number;
   readonly seconds: number;
 }
 
@@ -178,7 +179,7 @@ function versions(results: readonly RowResult[], streams: readonly Pick<StreamsR
   return [...seen].map(([system, version]) => `${system} ${version}`).join(', ');
 }
 
-function method({ runs, seconds }: Settings): string {
+function method({ runs, starts, seconds }: Settings): string {
   const tuned = rows.flatMap((row) => {
     const directives = row.contenders.find((each) => each.system === 'nginx')?.args ?? [];
     return directives.length > 0 ? [`${row.name}: \`${directives.join('; ')};\``] : [];
@@ -191,7 +192,7 @@ function method({ runs, seconds }: Settings): string {
 - The figure is CPU time, not speed: nanoseconds that the kernel's scheduler counted (\`/proc/PID/task/*/schedstat\`) for all
   threads of the router's processes between the start and the end of the load, divided by the requests (or chunks) that were
   answered. Rates and latencies are those of a machine on which load generator and engines take their share of the cores.
-- Runs: ${runs} of ${seconds} s each after a warm-up; all systems of a row stay up and are measured in turn; medians, and ratios of medians.
+- Runs: ${runs} of ${seconds} s each after a warm-up${starts === 1 ? '' : `, with new processes ${starts} times`}; all systems of a row stay up and are measured in turn; medians, and ratios of medians.
 - Memory: resident bytes after a warm-up with small requests are the base; the figure is how far the kernel's high-water mark
   (VmHWM, reset before each request) rises above it, summed over the router's processes. One request per run.
 - Peers run with their defaults, \`--log-level warn\` and \`--policy round_robin\`; turnout runs with \`--policy least_inflight\`
