@@ -1,3 +1,4 @@
+// The global of this name is a getter, which each small body would call (see `monotonicMs`).
 import { Buffer } from 'node:buffer';
 import { SLICE_BYTES, copyInTurns } from '../kit/copy-slices.ts';
 import { SlabPool } from '../kit/slab-pool.ts';
