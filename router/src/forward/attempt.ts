@@ -2,7 +2,6 @@ import { readUsage, withEarlier } from '../engines/usage.ts';
 import type { Exchange } from '../exchange.ts';
 import type { Worker } from '../fleet/worker.ts';
 import { monotonicMs } from '../kit/clock.ts';
-import { writeMessage } from '../wire/socket-memory.ts';
 import { BAD, INCOMPLETE } from '../wire/fields.ts';
 import type { RequestBody } from '../wire/request-body.ts';
 import { ResponseHead } from '../wire/response-head.ts';
@@ -101,7 +100,7 @@ export class Attempt implements UpstreamUser, Source {
     const head = upstreamHead(x, worker, isLengthNew ? (changed?.length ?? body.bytes) : -1);
     if (isSmall) {
       const pieces = changed === null ? body.pieces : [changed];
-      writeMessage(this.#connection.socket, head, pieces, changed?.length ?? body.bytes);
+      this.#connection.out.writeMessage(head, pieces, changed?.length ?? body.bytes);
       this.#timer?.requestSent();
     } else {
       this.#request = new RequestOut(x.head.isChunked && !isLengthNew, body, this.#connection, {

@@ -2,6 +2,7 @@ import type { Socket } from 'node:net';
 import { internalError } from '../kit/errors.ts';
 import type { IndexedSetMember } from '../kit/indexed-set.ts';
 import { TEXT_BYTES, copies } from './socket-memory.ts';
+import { SocketOut } from './socket-out.ts';
 import type { RequestBody } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
 import { type ReaderContext, type RequestOptions, RequestReader } from './request-reader.ts';
@@ -55,6 +56,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
   /** Learns that the client left, or that the rest of its request is malformed. */
   watcher: ResultListener<ClientConnection> | null = null;
   readonly #tcp: Socket;
+  readonly #socketOut: SocketOut;
   readonly #context: ConnectionContext;
   readonly #listener: RequestListener;
   /** The connection ends after the present answer. */
@@ -78,7 +80,9 @@ export class ClientConnection implements Sink, IndexedSetMember {
   constructor(socket: Socket, tcp: Socket, context: ConnectionContext, listener: RequestListener) {
     this.socket = socket;
     this.#tcp = tcp;
-    this.#textBytes = socket === tcp ? TEXT_BYTES : ENCRYPTED_TEXT_BYTES;
+    const isPlain = socket === tcp;
+    this.#socketOut = new SocketOut(socket, isPlain);
+    this.#textBytes = isPlain ? TEXT_BYTES : ENCRYPTED_TEXT_BYTES;
     this.#context = context;
     this.#listener = listener;
     this.deadlineMs = context.clock.nowMs + context.options.timeouts.headMs;
@@ -89,7 +93,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
     socket.on('data', (bytes: Buffer) => requests.onOwnBytes(bytes));
     socket.on('end', () => requests.onEnd());
     socket.on('error', () => socket.destroy());
-    socket.on('timeout', () => socket.destroy());
+    socket.on('timeout', () => this.#onTimeout());
     socket.on('close', () => this.#onClose());
   }
 
@@ -141,7 +145,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
 
   /** A part of the response is not sent yet. */
   get isBehind(): boolean {
-    return this.socket.writableLength > 0;
+    return this.#socketOut.hasUnsent;
   }
 
   head(head: ResponseHead): void {
@@ -191,8 +195,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
   flush(): boolean {
     this.#write();
     if (!this.isBehind) return true;
-    // The socket's own 'drain' comes only past its high-water mark; an empty write reports when all before it is out.
-    this.socket.write('', this.#onDrained);
+    this.#socketOut.whenSent(this.#onDrained);
     this.#limitWrite();
     return false;
   }
@@ -223,20 +226,20 @@ export class ClientConnection implements Sink, IndexedSetMember {
     const copy = this.#copy;
     if (copy !== null) {
       this.#hasWritten = true;
-      this.socket.write(copy.subarray(0, this.#copied));
+      this.#socketOut.write(copy.subarray(0, this.#copied));
       this.#copy = null;
       if (this.isBehind) this.#unsent.push(copy);
       else copies.giveBack(copy);
     } else if (this.#out !== '') {
       this.#hasWritten = true;
-      this.socket.write(this.#out, 'latin1');
+      this.#socketOut.writeText(this.#out);
       this.#out = '';
     }
   }
 
   end(): void {
     this.#write();
-    if (this.#unsent.length > 0) this.socket.write('', this.#onDrained);
+    if (this.#unsent.length > 0) this.#socketOut.whenSent(this.#onDrained);
     this.#settle();
     const requests = this.requests;
     if (this.#isLast || (requests.hasEnded && !requests.hasAhead)) this.#close();
@@ -287,6 +290,12 @@ export class ClientConnection implements Sink, IndexedSetMember {
   #linger(): void {
     this.socket.setTimeout(0);
     this.deadlineMs = this.#context.clock.nowMs + LINGER_MS;
+  }
+
+  /** Node's timer knows only of what its stream waits for. */
+  #onTimeout(): void {
+    if (this.#socketOut.hasMoved()) this.socket.setTimeout(this.#context.options.timeouts.writeMs);
+    else this.socket.destroy();
   }
 
   readonly #onDrained = (): void => {

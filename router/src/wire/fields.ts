@@ -161,6 +161,8 @@ const UPPER_Z = 90;
 
 const isBlank = (code: number): boolean => code === SP || code === HTAB;
 
+const NO_DROPS: readonly number[] = [];
+
 /** The head of a request or response: its text, and the lines that are not forwarded. */
 export abstract class Head {
   /** The whole head, start line to empty line, one character a byte (latin1). */
@@ -174,7 +176,7 @@ export abstract class Head {
   /** x-request-id; '' if absent. */
   requestId = '';
   /** Start and end in `raw` of each line that is not forwarded, in order. */
-  readonly drops: number[] = [];
+  drops: readonly number[] = NO_DROPS;
   /**
    * The start of each field line in `raw` and the end of its name, alternating; null: not noted. Searching the text in lower case for
    * each name costs several times as much.
@@ -273,7 +275,8 @@ export abstract class Head {
       if (drops[i - 2] === start) return;
       i -= 2;
     }
-    drops.splice(i, 0, start, end);
+    // Most heads have one such line, and `push` and `splice` would make room for more.
+    this.drops = drops.length === 0 ? [start, end] : drops.toSpliced(i, 0, start, end);
   }
 
   /** Drops the fields that Connection names (RFC 9110 section 7.6.1). @returns false: it names a field that frames or routes */

@@ -267,9 +267,11 @@ export class RequestBody {
     this.end();
     if (!this.holdsReads) return;
     if (passing !== null) for (const read of passing) freeRead(read);
-    for (const { buffer, length } of pieces) {
-      // A piece of less than half of its buffer may be in Node's pool, which can't be freed.
-      if (length < OWN_MEMORY_BYTES / 2 || length < buffer.byteLength / 2) continue;
+    for (const piece of pieces) {
+      // A piece of less than half of its buffer may be in Node's pool, which can't be freed. (To get the buffer is a call into V8.)
+      if (piece.length < OWN_MEMORY_BYTES / 2) continue;
+      const { buffer, length } = piece;
+      if (length < buffer.byteLength / 2) continue;
       if (buffer.byteLength >= OWN_MEMORY_BYTES && buffer instanceof ArrayBuffer) buffer.transfer(0);
     }
   }
@@ -308,7 +310,7 @@ export class RequestBody {
     if (this.bytes > 0) this.isWhole = false;
     if (this.holdsReads && this.#sink !== null)
       this.#passing = (this.#passing ?? []).concat(this.pieces.slice(0, this.#next));
-    this.pieces = this.pieces.slice(this.#next);
+    this.pieces = this.#next === this.pieces.length ? [] : this.pieces.slice(this.#next);
     this.#next = 0;
   }
 

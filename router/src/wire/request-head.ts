@@ -283,7 +283,7 @@ export class RequestHead extends Head {
       default:
         return true;
     }
-    this.drops.push(lineStart - start, lineEnd - start);
+    this.dropLine(lineStart - start, lineEnd - start);
     return true;
   }
 

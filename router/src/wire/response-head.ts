@@ -119,7 +119,7 @@ export class ResponseHead extends Head {
       default:
         return '';
     }
-    this.drops.push(lineStart - start, lineEnd - start);
+    this.dropLine(lineStart - start, lineEnd - start);
     return '';
   }
 

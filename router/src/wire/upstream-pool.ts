@@ -1,5 +1,6 @@
 import { type LookupFunction, type Socket, connect } from 'node:net';
 import { type SecureContext, connect as connectTls } from 'node:tls';
+import { SocketOut } from './socket-out.ts';
 import { throwLater } from '../kit/throw-later.ts';
 import { TimeLimit } from '../kit/time-limit.ts';
 import { IndexedSet, type IndexedSetMember } from '../kit/indexed-set.ts';
@@ -61,6 +62,7 @@ const sharedBuffer = Buffer.allocUnsafeSlow(READ_BYTES);
 /** One keep-alive connection to an engine, used by one exchange at a time. */
 export class UpstreamConnection implements IndexedSetMember {
   readonly socket: Socket;
+  readonly out: SocketOut;
   user: UpstreamUser | null = null;
   setIndex = -1;
   isConnected = false;
@@ -98,6 +100,7 @@ export class UpstreamConnection implements IndexedSetMember {
       });
     }
     const { socket } = this;
+    this.out = new SocketOut(socket, !endpoint.isTls);
     socket.setNoDelay(true);
     // A request that waits for its response sends nothing, so nothing else would tell that the host is gone.
     socket.setKeepAlive(true, KEEP_ALIVE_MS);
@@ -131,7 +134,7 @@ export class UpstreamConnection implements IndexedSetMember {
 
   /** Written bytes wait to be sent. */
   get hasUnsent(): boolean {
-    return this.socket.writableLength > 0;
+    return this.out.hasUnsent;
   }
 
   resume(): void {

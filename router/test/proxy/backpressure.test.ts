@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { HELLO, startScene, untilIdle } from '../harness/router.ts';
 import { settled, until } from '../harness/within.ts';
 import type { ClientConnection } from '../../src/wire/client-connection.ts';
+import type { Held } from '../../src/wire/socket-memory.ts';
 
 const MB = 1_048_576;
 /** What the system itself buffers in four sockets on loopback, at its default limits, and then some. */
@@ -28,7 +29,9 @@ test('a client that does not read pauses the engine; when it reads on, every byt
   const stuckAt = await settled('what the engine could write', () => written);
   ok(stuckAt < SYSTEM_BUFFERS, `the engine could write ${stuckAt / MB} MB to a client that reads nothing`);
   const [exchange] = router.pipeline.inFlight;
-  const unsent = (exchange!.sink as ClientConnection).socket.writableLength;
+  const { socket } = exchange!.sink as ClientConnection;
+  const { writeQueueSize } = (socket as unknown as Held<{ readonly writeQueueSize: number }>)._handle!;
+  const unsent = writeQueueSize + socket.writableLength;
   ok(unsent > 0 && unsent <= 131_072, `${unsent} bytes wait in the router`);
   client.goOn();
   await until('all of it arrives', () => client.bytesReceived > TOTAL);
