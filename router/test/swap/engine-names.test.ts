@@ -197,7 +197,8 @@ for (const kind of ['vllm', 'sglang'] as const) {
     await scene.swap('step-7');
     await engine!.core.loadWeights('/elsewhere', 'step-8');
     const mayLoad = holdLoads(t, engine!);
-    assert.equal(await ask('first'), 200);
+    // Its response names the weights, if no health check has read the name before.
+    assert.ok([200, 503].includes(await ask('first')));
     await until('the router has noticed', () => router.fleet.eligible.length === 0);
     const sampled = log.length;
     assert.deepEqual(await Promise.all(['first', 'second', 'third'].map(ask)), [503, 503, 503]);
