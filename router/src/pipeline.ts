@@ -67,17 +67,18 @@ export class Pipeline implements ResultListener<Exchange> {
     else this.#stages.admission.enter(x, this.#prepare);
   }
 
-  /** Reads what the policy needs of the body. A control request for certain engines needs no policy. */
+  /** A control request for certain engines needs no policy. */
   readonly #prepare = (x: Exchange, refusal: RouterError | null): void => {
-    const { facts, failover, fanOut } = this.#stages;
     if (refusal !== null) return this.#ends.end(x, refusal);
-    if (x.audience !== null) return fanOut.send(x, this, this.#forwarder);
-    failover.began();
-    this.#forwarder.settleRoles(x, () => facts.prepare(x, () => this.#place(x)));
+    if (x.audience !== null) return this.#stages.fanOut.send(x, this, this.#forwarder);
+    this.#stages.failover.began();
+    this.#forwarder.settleRoles(x, this.#readFacts);
   };
 
+  readonly #readFacts = (x: Exchange): void => this.#stages.facts.prepare(x, this.#place);
+
   /** Eligible workers → plugins' choose → policy. The placement is in flight from here on. */
-  #place(x: Exchange): void {
+  readonly #place = (x: Exchange): void => {
     if (x.outcome !== null) return;
     const { chooser } = this.#stages;
     const choice = chooser.place(x);
@@ -89,11 +90,11 @@ export class Pipeline implements ResultListener<Exchange> {
       x.body.readAhead(x.head.contentLength);
       chooser.wait(x, choice, () => this.#placeAgain(x));
     } else this.#attempt(x, choice, this.#forwarder.needsFresh(x));
-  }
+  };
 
   /** Meanwhile the workers may have come to serve different models. */
   #placeAgain(x: Exchange): void {
-    this.#stages.facts.prepareAgain(x, () => this.#place(x));
+    this.#stages.facts.prepareAgain(x, this.#place);
   }
 
   /** Plugins see the response on its way to the client, and the body for this worker before it is sent. */
@@ -102,6 +103,7 @@ export class Pipeline implements ResultListener<Exchange> {
     const failed = (error: RouterError): void => this.#ends.end(x, error, error.message, false);
     const attempt = this.#forwarder.attempt(x, legs, (first) => x.plugins.sink(x, failed, first));
     x.activity = attempt;
+    if (!x.plugins.has('requestBody')) return attempt.start(isFresh, null);
     const send = (body: Buffer | null): void => attempt.start(isFresh, body);
     x.plugins.requestBody(x, legs.at(-1)!.worker, { isOver: () => attempt.isOver, done: send, failed });
   }

@@ -33,7 +33,7 @@ export async function makeOwn(parts: Extensions) {
     policyFor,
   );
   const recent = config.explainBufferBytes > 0 ? new RecentExchanges(config.explainBufferBytes) : null;
-  if (recent !== null) rows.listen(recent);
+  if (recent !== null) rows.listen(recent.take);
   const compat = config.metricsCompat === 'off' ? null : config.metricsCompat;
   const peers = compat && new PeerMeters(policyFor, modelLabel(fleet, models));
   const registry = createRegistry({ ...parts, ...watch, peers, recent }, compat);
@@ -90,6 +90,6 @@ async function dashboardSources(shown: Shown): Promise<FeedSources> {
     }),
     knowsSessions: () => facts.readsKeys,
     lastExchanges: (count) => recent?.last(count) ?? [],
-    exchanges: (take) => rows.listen({ isOn: true, take }),
+    exchanges: (take) => rows.listen(take),
   };
 }

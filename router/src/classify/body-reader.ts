@@ -174,8 +174,8 @@ export class FactReader {
   }
 
   /** Calls `then` when all is known: at once, or after the first checks of engines, or when the body is complete. */
-  prepare(x: Exchange, then: () => void): void {
-    if (x.target !== null) return then();
+  prepare(x: Exchange, then: (x: Exchange) => void): void {
+    if (x.target !== null) return then(x);
     const checks = this.#health?.firstChecks ?? null;
     if (checks === null) return this.#read(x, then);
     void checks.then(() => {
@@ -183,7 +183,7 @@ export class FactReader {
     });
   }
 
-  #read(x: Exchange, then: () => void): void {
+  #read(x: Exchange, then: (x: Exchange) => void): void {
     x.readsState = asksMetadata(x.head.method, x.path);
     x.cacheUse = cacheUseOf(x.head.method, x.path);
     const { needs } = this.#needed;
@@ -192,17 +192,17 @@ export class FactReader {
     if (!this.readsKeys) {
       // Set by a plugin.
       if (x.key !== null) x.group = groupOf(x);
-      return then();
+      return then(x);
     }
     const isKeyKnown = this.#reader.readHead(x);
     // The content-length, or for a chunked body the bytes that have arrived.
     x.bodyBytes = Math.max(0, x.head.contentLength, x.body.bytes);
     const hasEnough = needs === 'headers' || needs === 'nothing' || (needs === 'key' && isKeyKnown);
-    if (!needsModel && (hasEnough || (x.session !== '' && this.#needed.knowsSession(x)))) return then();
-    if (!canWaitFor(x.head)) return then();
+    if (!needsModel && (hasEnough || (x.session !== '' && this.#needed.knowsSession(x)))) return then(x);
+    if (!canWaitFor(x.head)) return then(x);
     x.body.whenComplete(() => {
       x.bodyBytes = x.body.bytes;
-      const next = models === null ? then : () => findModel(x, models, then);
+      const next = (): void => (models === null ? then(x) : findModel(x, models, then));
       if (needs === 'ids') this.#reader.readBody(x, true, () => readIds(x, next));
       else this.#reader.readBody(x, needs === 'prompt', next);
     });
@@ -212,9 +212,9 @@ export class FactReader {
    * It is placed again. Workers that served the same models when it was prepared may have come to serve different ones, or the lists of
    * some are not known any more.
    */
-  prepareAgain(x: Exchange, then: () => void): void {
+  prepareAgain(x: Exchange, then: (x: Exchange) => void): void {
     const models = this.#models?.areSeveral === true ? this.#models : null;
-    if (models === null || x.target !== null || !canWaitFor(x.head)) return then();
+    if (models === null || x.target !== null || !canWaitFor(x.head)) return then(x);
     if (x.isModelKnown) return findModel(x, models, then);
     x.body.whenComplete(() => this.#reader.readModel(x, () => findModel(x, models, then)));
   }
@@ -224,7 +224,7 @@ export class FactReader {
  * Where workers serve different models: finds the model of a request whose body was read, and waits for lists that are not known. Engines
  * load adapters at run time, so workers are asked again before a model counts as unknown.
  */
-function findModel(x: Exchange, models: FleetModels, then: () => void): void {
+function findModel(x: Exchange, models: FleetModels, then: (x: Exchange) => void): void {
   const first = models.firstLook();
   if (first !== null) return void first.then(() => findModel(x, models, then));
   if (!x.isModelKnown) {
@@ -232,8 +232,8 @@ function findModel(x: Exchange, models: FleetModels, then: () => void): void {
     x.model = named(x.model || modelOf(x.path));
     x.model = models.alias?.(x.model) ?? x.model;
   }
-  if (x.model === '' || models.isServed(x.model)) return then();
-  void models.lookFor(x.model).then(then);
+  if (x.model === '' || models.isServed(x.model)) return then(x);
+  void models.lookFor(x.model).then(() => then(x));
 }
 
 function readIds(x: Exchange, then: () => void): void {

@@ -60,12 +60,12 @@ export class Forwarder implements ResultListener<Leading> {
   }
 
   /** Calls `then` when it is known whether a pair or one decode engine serves the exchange: its body may decide. */
-  settleRoles(x: Exchange, then: () => void): void {
+  settleRoles(x: Exchange, then: (x: Exchange) => void): void {
     const pairs = this.#pairs;
-    if (pairs?.isForOne === undefined || x.roles === null || x.roles.length < 2) return then();
+    if (pairs?.isForOne === undefined || x.roles === null || x.roles.length < 2) return then(x);
     const decide = (isForOne: boolean): void => {
       if (isForOne) x.roles = ONE_DECODE;
-      then();
+      then(x);
     };
     if (x.state(echoesPrompt) === true) return decide(true);
     x.body.whenJoined((body) => {

@@ -50,10 +50,12 @@ export interface ExchangeRow {
 }
 
 /** Gets the row of each exchange that ends while `isOn`. */
-export interface RowListener {
-  readonly isOn: boolean;
-  take(row: ExchangeRow): void;
+interface RowListener {
+  readonly take: (row: ExchangeRow) => void;
+  readonly isOn: () => boolean;
 }
+
+const always = (): boolean => true;
 
 /** Makes one row of each finished exchange for all listeners, and none without a listener. */
 export class ExchangeRows implements Observer {
@@ -67,7 +69,8 @@ export class ExchangeRows implements Observer {
   }
 
   /** @returns removes the listener */
-  listen(listener: RowListener): () => void {
+  listen(take: RowListener['take'], isOn: RowListener['isOn'] = always): () => void {
+    const listener = { take, isOn };
     this.#listeners.push(listener);
     return () => {
       const at = this.#listeners.indexOf(listener);
@@ -78,7 +81,7 @@ export class ExchangeRows implements Observer {
   finished(x: Exchange): void {
     let row: ExchangeRow | null = null;
     for (const listener of this.#listeners) {
-      if (!listener.isOn) continue;
+      if (!listener.isOn()) continue;
       row ??= exchangeRow(x, this.#options.sessionHeaders, this.#policyOf(x));
       listener.take(row);
     }

@@ -76,7 +76,7 @@ test('a row has all that was put into it', () => {
     candidates: [
       { worker: 'http://w0:1', terms: { 'tokens in flight': 1.25, total: -0.001 } },
       { worker: 'http://w1:1', terms: { total: 1e300, ['__proto__']: 1, '': 2 } },
-      { worker: '', terms: {} },
+      { worker: '', terms: { none: Number.NaN, most: Infinity, least: -Infinity } },
     ],
   };
   const missing = Object.entries(full).map(([name, value]) => [name, typeof value === 'object' ? null : value]);
@@ -102,8 +102,7 @@ test('a block that does not fit says so', () => {
   const rows = [rowOf(0, 'a'), rowOf(1, 'b', '/\u4f1a\u8bdd'), rowOf(2, 'b')];
   let fitting = 0;
   for (let size = 1_500; size > 0; size--) {
-    const bytes = Buffer.alloc(size);
-    const memory = { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, size) };
+    const memory = Buffer.alloc(size);
     const end = writeBlock(rows, memory, 0);
     if (end > size) continue;
     fitting++;

@@ -1,12 +1,13 @@
-import type { ExchangeRow, RowListener } from './exchange-rows.ts';
-import { type RowMemory, readBlock, rowsOfBlock, textsOfBlock, writeBlock } from './row-blocks.ts';
+import type { ExchangeRow } from './exchange-rows.ts';
+import { readBlock, rowsOfBlock, textsOfBlock, writeBlock } from './row-blocks.ts';
 
 /** The memory is divided into parts: the oldest rows are dropped a part at a time. */
 const PARTS = 16;
 /** Rows are written in batches: one by one they cost four times as much (benchmark `json-2k`: 1.5 of 25 µs). */
 const BATCH = 64;
 
-interface Part extends RowMemory {
+interface Part {
+  readonly bytes: Buffer;
   readonly starts: number[];
   end: number;
 }
@@ -15,8 +16,7 @@ interface Part extends RowMemory {
  * The last exchanges, as many as fit. Rows are kept as bytes, because the garbage collector would copy and mark objects that live this
  * long (benchmark `json-2k-observed`).
  */
-export class RecentExchanges implements RowListener {
-  readonly isOn = true;
+export class RecentExchanges {
   readonly #partBytes: number;
   /** Oldest first. */
   readonly #parts: Part[] = [];
@@ -34,7 +34,7 @@ export class RecentExchanges implements RowListener {
 
   get size(): number {
     this.#writeNewest();
-    const sizeOf = (part: Part): number => part.starts.reduce((sum, start) => sum + rowsOfBlock(part, start), 0);
+    const sizeOf = (part: Part): number => part.starts.reduce((sum, start) => sum + rowsOfBlock(part.bytes, start), 0);
     return this.#parts.reduce((sum, part) => sum + sizeOf(part), 0);
   }
 
@@ -44,10 +44,10 @@ export class RecentExchanges implements RowListener {
     return first === undefined || first.starts.length === 0 ? null : blockAt(first, 0)[0]!;
   }
 
-  take(row: ExchangeRow): void {
+  readonly take = (row: ExchangeRow): void => {
     this.#newest.push(row);
     if (this.#newest.length >= BATCH) this.#writeNewest();
-  }
+  };
 
   #writeNewest(): void {
     if (this.#newest.length === 0) return;
@@ -57,7 +57,7 @@ export class RecentExchanges implements RowListener {
 
   #write(rows: readonly ExchangeRow[]): void {
     const part = this.#parts.at(-1) ?? this.#newPart();
-    const end = writeBlock(rows, part, part.end);
+    const end = writeBlock(rows, part.bytes, part.end);
     if (end <= this.#partBytes) {
       part.starts.push(part.end);
       part.end = end;
@@ -93,7 +93,7 @@ export class RecentExchanges implements RowListener {
     const isOf = (row: ExchangeRow): boolean => row.id === id || row.session === id;
     return this.#parts.flatMap((part) =>
       part.starts.flatMap((start, i) =>
-        textsOfBlock(part, start, endOf(part, i)).includes(id) ? blockAt(part, i).filter(isOf) : [],
+        textsOfBlock(part.bytes, start, endOf(part, i)).includes(id) ? blockAt(part, i).filter(isOf) : [],
       ),
     );
   }
@@ -102,11 +102,12 @@ export class RecentExchanges implements RowListener {
     // Shared memory does not count as V8's external memory: with other memory V8 collects the whole heap every few parts.
     const bytes =
       this.#parts.length < PARTS ? Buffer.from(new SharedArrayBuffer(this.#partBytes)) : this.#parts.shift()!.bytes;
-    const part = { bytes, view: new DataView(bytes.buffer, bytes.byteOffset, bytes.length), starts: [], end: 0 };
+    const part = { bytes, starts: [], end: 0 };
     this.#parts.push(part);
     return part;
   }
 }
 
 const endOf = ({ starts, end }: Part, index: number): number => starts[index + 1] ?? end;
-const blockAt = (part: Part, index: number): ExchangeRow[] => readBlock(part, part.starts[index]!, endOf(part, index));
+const blockAt = (part: Part, index: number): ExchangeRow[] =>
+  readBlock(part.bytes, part.starts[index]!, endOf(part, index));

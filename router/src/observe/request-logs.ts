@@ -6,7 +6,7 @@ import type { Exchange } from '../exchange.ts';
 import type { Move } from '../fleet/session-move.ts';
 import { type ControlResult, isDone } from '../forward/control/report.ts';
 import type { RouterError } from '../kit/errors.ts';
-import type { ExchangeRow, ExchangeRows, RowListener } from './exchange-rows.ts';
+import type { ExchangeRow, ExchangeRows } from './exchange-rows.ts';
 import type { Logger } from './log.ts';
 import type { Observer } from './observer.ts';
 import { waitWatch } from './waits.ts';
@@ -34,7 +34,7 @@ export function requestLogs(
 ) {
   const refusals = refusalLog(log, options);
   const logWaits = waitWatch(log, options, requests, homes);
-  rows.listen(exchangeLog(log, options));
+  logExchanges(log, options, rows);
   return {
     observers: [refusals, attemptLog(log), optionHints(log, neededFor)] as readonly Observer[],
     refusals,
@@ -96,16 +96,16 @@ const attemptLog = (log: Logger): Observer => ({
   },
 });
 
-function exchangeLog(log: Logger, options: RequestLogOptions): RowListener {
-  const level = (): 'info' | 'debug' => (options.isAccessLogged ? 'info' : 'debug');
+function logExchanges(log: Logger, options: RequestLogOptions, rows: ExchangeRows): void {
   const { info, debug } = log.levels.values;
-  return {
-    get isOn() {
-      // As `isLevelEnabled`, which searches the number of the level each time (benchmark `json-2k`).
-      return log.levelVal <= (options.isAccessLogged ? info! : debug!);
-    },
-    take: (row) => log[level()](fieldsOf(row, log.isLevelEnabled('debug')), 'exchange'),
-  };
+  const level = (): 'info' | 'debug' => (options.isAccessLogged ? 'info' : 'debug');
+  // Not read for each request: the log finds its own property by a search (benchmark `json-2k`).
+  let { levelVal } = log;
+  log.on('level-change', (_name, value) => (levelVal = value));
+  rows.listen(
+    (row) => log[level()](fieldsOf(row, log.isLevelEnabled('debug')), 'exchange'),
+    () => levelVal <= (options.isAccessLogged ? info! : debug!),
+  );
 }
 
 /** Fields without a value are left out; candidates are logged at debug only. */

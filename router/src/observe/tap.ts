@@ -30,7 +30,7 @@ export class Tap implements UnderlyingSource<Uint8Array> {
 
   start(stream: ReadableStreamDefaultController<Uint8Array>): void {
     this.#stream = stream;
-    const stopListening = this.#rows.listen({ isOn: true, take: (row) => this.#take(row) });
+    const stopListening = this.#rows.listen((row) => this.#take(row));
     const keepAlive = setInterval(() => {
       if (this.#isReaderReady && this.#timer === null) this.#put(': keep-alive\n\n');
     }, KEEP_ALIVE_MS);

@@ -30,7 +30,8 @@ export class PluginChain {
   }
 
   has(phase: PhaseName): boolean {
-    return this.#plugins.some((plugin) => plugin[phase] !== undefined);
+    for (const plugin of this.#plugins) if (plugin[phase] !== undefined) return true;
+    return false;
   }
 
   without(plugin: Plugin): PluginChain {
@@ -75,7 +76,7 @@ export class PluginChain {
 
   /** Some phase of `settle` is there. */
   get settles(): boolean {
-    return this.#plugins.some(({ classify, admit, answer }) => classify ?? admit ?? answer);
+    return this.has('classify') || this.has('admit') || this.has('answer');
   }
 
   /** @returns the workers that the plugins leave of those that could get the exchange, or the failure of one */
@@ -99,11 +100,10 @@ export class PluginChain {
   }
 
   /**
-   * Passes the request's body through `requestBody` of each plugin, synchronously if it is complete and all of them return at once.
+   * Passes the request's body through `requestBody` of each plugin (some plugin has it), synchronously if it is complete and all of them return at once.
    * `done` gets null if no plugin takes it.
    */
   requestBody(x: Exchange, worker: Worker, passage: BodyPassage): void {
-    if (!this.has('requestBody')) return passage.done(null);
     x.body.whenJoined((body) => {
       if (passage.isOver()) return;
       x.engineTarget = null;
