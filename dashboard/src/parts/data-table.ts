@@ -3,6 +3,7 @@ import { html } from 'htm/preact';
 import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { type Sort, sortRows, windowOf } from './rows.ts';
+import { columnPx, textPx } from './widths.ts';
 
 export interface Column<Row> {
   readonly id: string;
@@ -35,9 +36,6 @@ interface DataTableProps<Row> {
 }
 
 const ROW_PX = 30;
-const CELL_PADDING_PX = 26;
-/** The share of the table that a column may take for its text. */
-const TEXT_SHARE = 0.3;
 
 /** A table that draws only the rows in sight. Rows have one height; keys move an active row. */
 export function DataTable<Row>(props: DataTableProps<Row>) {
@@ -96,8 +94,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
   };
   const widthOf = ({ widthPx, text }: Column<Row>): number | undefined => {
     if (widthPx === undefined || text === undefined) return widthPx;
-    const longest = rows.reduce((most, row) => (text(row).length > most.length ? text(row) : most), '');
-    return Math.max(widthPx, Math.min(view.value.width * TEXT_SHARE, textPx(longest) + CELL_PADDING_PX));
+    return columnPx(widthPx, rows.map(text), view.value.width, textPx);
   };
   const classOf = ({ isNumber, from: least }: Column<Row>): string =>
     `${isNumber === true ? 'number' : ''} ${least === undefined ? '' : `from-${least}`}`;
@@ -167,12 +164,4 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
     </table>
     ${rows.length === 0 && html`<p class="empty">${empty}</p>`}
   </div>`;
-}
-
-const pen = document.createElement('canvas').getContext('2d')!;
-
-/** The width of a text in the font of tables. */
-export function textPx(text: string, font = `500 13px ${getComputedStyle(document.body).fontFamily}`): number {
-  pen.font = font;
-  return Math.ceil(pen.measureText(text).width);
 }

@@ -2,7 +2,7 @@ import { html } from 'htm/preact';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
 import { timeOfDay } from '../format.ts';
-import { textPx } from './data-table.ts';
+import { axisPx, textPx } from './widths.ts';
 import { theme } from '../shell/theme.ts';
 
 export interface Series {
@@ -27,9 +27,6 @@ interface PlotProps {
 const HEIGHT_PX = 150;
 const MIN_SPAN_SECS = 120;
 const AXIS_FONT = '11px system-ui, sans-serif';
-/** The least width of the axis, which most labels fit; and what stands between a label and the plot. */
-const AXIS_PX = 56;
-const LABEL_GAP_PX = 12;
 
 /** Lines over the last 15 minutes. All plots share one cursor. */
 export function Plot({ title, at, series, format, atLeast = 1 }: PlotProps) {
@@ -73,8 +70,7 @@ export function Plot({ title, at, series, format, atLeast = 1 }: PlotProps) {
           },
           {
             ...axis,
-            size: (_self, labels) =>
-              Math.max(AXIS_PX, ...(labels ?? []).map((label) => textPx(label, AXIS_FONT) + LABEL_GAP_PX)),
+            size: (_self, labels) => axisPx(labels ?? [], (label) => textPx(label, AXIS_FONT)),
             values: (_self, splits) => splits.map((value) => latest.current.format(value)),
           },
         ],
