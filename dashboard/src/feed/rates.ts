@@ -55,10 +55,17 @@ export class Rates {
       responsesPerSec: more('responses') / secs,
       failures: more('failures'),
       outputPerSec: more('output_tokens') / secs,
-      hitRate: prompt > 0 ? ((b.cached_tokens ?? 0) - (a.cached_tokens ?? 0)) / prompt : null,
+      hitRate: hitRateOf(b.cached_tokens === null ? null : b.cached_tokens - (a.cached_tokens ?? 0), prompt),
     };
   }
 }
+
+/**
+ * The part of prompts that was in the engines' caches. @param cached tokens; null: no response reported them @param cacheable tokens of the
+ * prompts whose responses did @returns null: not known, which is not 0
+ */
+export const hitRateOf = (cached: number | null, cacheable: number | null): number | null =>
+  cached !== null && cacheable !== null && cacheable > 0 ? cached / cacheable : null;
 
 /** The middle value; null of none. */
 export function median(values: readonly number[]): number | null {

@@ -2,6 +2,7 @@ import { deepEqual, equal } from 'node:assert/strict';
 import { test } from 'node:test';
 import type { FeedEvent, WorkerRow } from '../../../router/src/admin/dashboard/protocol.ts';
 import { concernsOf } from '../views/concerns.ts';
+import { hitRateOf } from './rates.ts';
 import { FeedState } from './state.ts';
 
 const about = { version: '1', policies: ['rollout'], started_at: 0, swaps: false, captures: false };
@@ -92,6 +93,14 @@ test('the hit rate is not known where engines report no cached tokens', () => {
   state.apply(workers(worker('a', { prompt_tokens: 300, cacheable_prompt_tokens: 100, cached_tokens: 25 })));
   state.apply(tick(3));
   equal(state.rates.of('a').hitRate, 0.25);
+});
+
+test('no cache hit is a hit rate of 0, and none reported is no rate', () => {
+  equal(hitRateOf(0, 100), 0);
+  equal(hitRateOf(25, 100), 0.25);
+  equal(hitRateOf(null, 100), null);
+  equal(hitRateOf(0, 0), null);
+  equal(hitRateOf(null, null), null);
 });
 
 test('nothing needs attention while all serve; then the worst comes first', () => {

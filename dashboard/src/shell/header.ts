@@ -1,5 +1,6 @@
 import { html } from 'htm/preact';
 import { type Connection, connection, key, connect, state } from '../feed/connection.ts';
+import { hitRateOf } from '../feed/rates.ts';
 import { clock, count, counted, duration, percent, rate } from '../format.ts';
 import type { View } from '../views/views.ts';
 import { showKeys } from './keyboard.ts';
@@ -71,9 +72,7 @@ function TotalsStrip() {
   const [queued, held] = [waitFact('queued', 'for admission'), waitFact('held', 'for a worker')];
   const workers = [...state.workers.values()];
   const serving = workers.filter(({ reasons }) => reasons.length === 0).length;
-  const cacheable = recent('cacheable_prompt_tokens') ?? 0;
-  const cached = recent('cached_tokens');
-  const hitRate = cached === null || cacheable === 0 ? null : cached / cacheable;
+  const hitRate = hitRateOf(recent('cached_tokens'), recent('cacheable_prompt_tokens'));
   const failed = recent('failed') ?? 0;
   const facts: readonly Fact[] = [
     ['workers', `${serving} / ${workers.length}`, 'serving / all', serving < workers.length ? 'is-warn' : ''],

@@ -2,6 +2,7 @@ import { signal, useSignalEffect } from '@preact/signals';
 import { html } from 'htm/preact';
 import type { WorkerRow } from '../../../router/src/admin/dashboard/protocol.ts';
 import { state } from '../feed/connection.ts';
+import { hitRateOf } from '../feed/rates.ts';
 import { UNKNOWN, count, duration, percent, rate, shortUrl } from '../format.ts';
 import { type Column, DataTable } from '../parts/data-table.ts';
 import { Filter } from '../parts/filter.ts';
@@ -23,11 +24,8 @@ const FULL = 0.95;
 const recent = (row: WorkerRow) => state.rates.of(row.id);
 
 /** Recent, or since the router started. */
-const hitRateOf = (row: WorkerRow): number | null =>
-  recent(row).hitRate ??
-  (row.cached_tokens !== null && row.cacheable_prompt_tokens > 0
-    ? row.cached_tokens / row.cacheable_prompt_tokens
-    : null);
+const hitRateAt = (row: WorkerRow): number | null =>
+  recent(row).hitRate ?? hitRateOf(row.cached_tokens, row.cacheable_prompt_tokens);
 
 const versionOf = ({ swap, weight_version }: WorkerRow): string | null => swap?.snapshot ?? weight_version;
 
@@ -73,7 +71,7 @@ const columnsOf = (slow: ReadonlyMap<string, Slowness>): readonly Column<WorkerR
     value: ({ kv_use }) => kv_use,
     cell: ({ kv_use }) => html`<${Meter} share=${kv_use} isWarning=${(kv_use ?? 0) > FULL} />`,
   },
-  number('hits', 'Hit rate', 70, hitRateOf, percent, 'medium'),
+  number('hits', 'Hit rate', 70, hitRateAt, percent, 'medium'),
   number('ttft', 'TTFT', 74, ({ first_token_secs }) => first_token_secs, duration, 'medium'),
   number('gap', 'Token gap', 84, ({ token_gap_secs }) => token_gap_secs, duration, 'medium'),
   number('output', 'Tokens/s', 76, (row) => recent(row).outputPerSec, rate, 'medium'),

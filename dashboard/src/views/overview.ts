@@ -1,6 +1,7 @@
 import { html } from 'htm/preact';
 import type { HistoryField } from '../../../router/src/admin/dashboard/protocol.ts';
 import { state } from '../feed/connection.ts';
+import { hitRateOf } from '../feed/rates.ts';
 import { count, duration, percent, rate } from '../format.ts';
 import { Plot } from '../parts/plot.ts';
 import { hrefOf } from '../shell/route.ts';
@@ -15,9 +16,7 @@ function Show() {
   const at = field('at');
   const prompt = field('prompt_tokens');
   const cacheable = field('cacheable_prompt_tokens');
-  const hits = field('cached_tokens').map((cached, i) =>
-    cached !== null && cacheable[i]! > 0 ? cached / cacheable[i]! : null,
-  );
+  const hits = field('cached_tokens').map((cached, i) => hitRateOf(cached, cacheable[i]!));
   const quantiles = (median: HistoryField, high: HistoryField) => [
     { label: 'p50', colour: 'line-1', values: field(median) },
     { label: 'p95', colour: 'line-2', dash: [4, 3], values: field(high) },
