@@ -166,6 +166,19 @@ test('a request that libuv has got is not used again, also if nothing waits any 
   assert.notEqual(requests[3], requests[2]);
 });
 
+test('TLS, and sockets that Node keeps in another way, go through their streams', () => {
+  const known = { writeBuffer: () => 0, writeLatin1String: () => 0, writeQueueSize: 0 };
+  const handles = [undefined, null, {}, { ...known, writeQueueSize: undefined }, { ...known, writeBuffer: undefined }];
+  for (const [handle, isPlain] of [...handles.map((each) => [each, true] as const), [known, false] as const]) {
+    const written: unknown[] = [];
+    const write = (data: Buffer | string): void => void written.push(data.toString('latin1'));
+    const out = new SocketOut({ connecting: false, writableLength: 0, _handle: handle, write } as never, isPlain);
+    out.write(Buffer.from('bytes'));
+    out.writeText('text');
+    assert.deepEqual(written, ['bytes', 'text']);
+  }
+});
+
 test('a connection that the other end has reset ends with the error of the system', async (t) => {
   const { socket, out, reader } = await connected(t);
   const failed = once(socket, 'error');
