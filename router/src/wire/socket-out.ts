@@ -4,11 +4,11 @@ import { type Held, TEXT_BYTES, copies } from './socket-memory.ts';
 
 const UNUSED = -1;
 
-/** A write that the system does not take whole at once: libuv keeps it until then. Of `async_hooks`. */
+/** A write that the system does not take whole at once: libuv has it until then. */
 interface WriteRequest {
   buffer?: Buffer;
   oncomplete?: (status: number) => void;
-  /** -1: libuv has not got it. */
+  /** As in `async_hooks`; -1 until libuv gets it. */
   getAsyncId(): number;
 }
 
