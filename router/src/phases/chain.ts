@@ -100,8 +100,8 @@ export class PluginChain {
   }
 
   /**
-   * Passes the request's body through `requestBody` of each plugin (some plugin has it), synchronously if it is complete and all of them return at once.
-   * `done` gets null if no plugin takes it.
+   * Passes the request's body through `requestBody` of each plugin, synchronously if it is complete and all of them return at once. Waits for
+   * the whole body, so only if `has('requestBody')`. `done` gets null if no plugin takes it.
    */
   requestBody(x: Exchange, worker: Worker, passage: BodyPassage): void {
     x.body.whenJoined((body) => {

@@ -239,8 +239,9 @@ export class ClientConnection implements Sink, IndexedSetMember {
 
   end(): void {
     this.#write();
-    if (this.#unsent.length > 0) this.#socketOut.whenSent(this.#onDrained);
+    // Nothing asks the source for more from here on.
     this.#settle();
+    if (this.#unsent.length > 0) this.#socketOut.whenSent(this.#onDrained);
     const requests = this.requests;
     if (this.#isLast || (requests.hasEnded && !requests.hasAhead)) this.#close();
     else requests.next();

@@ -82,7 +82,7 @@ test('bytes wait in their order, past the stream, in it and behind it', async (t
   assert.equal(all.toString('latin1', blocks * 60_000), 'text, of the stream, bytes');
 });
 
-test('it is told when nothing waits any more, and later bytes go past the stream again', async (t) => {
+test('whenSent waits for what went past the stream and for the stream, and later bytes go past it again', async (t) => {
   const { socket, out, reader } = await connected(t);
   let isToldNow = false;
   out.whenSent(() => (isToldNow = true));
