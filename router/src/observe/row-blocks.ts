@@ -1,13 +1,13 @@
 import type { Candidate } from '../exchange.ts';
 import type { ExchangeRow } from './exchange-rows.ts';
 
-/** How many numbers and texts a row has. */
+/** How many numbers and texts a row has without its candidates. */
 const NUMBERS = 13;
-const TEXTS = 14;
+const TEXTS = 15;
 /** Lengths of a text that is null, or equal to that of the previous row. */
 const ABSENT = -1;
 const SAME = -2;
-const HEADER_BYTES = 8;
+const HEADER_BYTES = 12;
 
 /**
  * The numbers and text lengths of a block, which are then copied to it at once: its memory is in no cache of the CPU (benchmark `json-2k`).
@@ -17,15 +17,12 @@ let numbers = new Float64Array(0);
 let lengths = new Int32Array(0);
 
 /**
- * Writes rows as a block: the number of rows and the offset of the texts, the numbers of all rows, the lengths of their texts (UTF-16 units),
+ * Writes rows as a block: how many rows and numbers it has, and the offset of the texts; the numbers of all rows, the lengths of their texts (UTF-16 units),
  * then all texts in UTF-8. A text that is often that of the previous row is written only when it differs. @param from offset of the block
  * @returns the end of the block; an end beyond the memory means that the block does not fit, and nothing was written
  */
 export function writeBlock(rows: readonly ExchangeRow[], memory: Buffer, from: number): number {
-  if (rows.length * NUMBERS > numbers.length) {
-    numbers = new Float64Array(rows.length * NUMBERS);
-    lengths = new Int32Array(rows.length * TEXTS);
-  }
+  makeRoom(rows);
   const texts: string[] = [];
   let n = 0;
   let t = 0;
@@ -58,6 +55,15 @@ export function writeBlock(rows: readonly ExchangeRow[], memory: Buffer, from: n
     lengths[t++] = addAfter(texts, before?.error, row.error);
     lengths[t++] = addAfter(texts, before?.held_for, row.held_for);
     lengths[t++] = add(texts, rareOf(row));
+    lengths[t++] = row.candidates?.length ?? ABSENT;
+    for (const { worker, terms } of row.candidates ?? NO_CANDIDATES) {
+      lengths[t++] = add(texts, worker);
+      for (const name in terms) {
+        lengths[t++] = add(texts, name);
+        numbers[n++] = terms[name]!;
+      }
+      lengths[t++] = ABSENT;
+    }
     before = row;
   }
   const text = texts.join('');
@@ -68,6 +74,7 @@ export function writeBlock(rows: readonly ExchangeRow[], memory: Buffer, from: n
     if (end > memory.length) return end;
   }
   let at = memory.writeInt32LE(rows.length, from);
+  at = memory.writeInt32LE(n, at);
   at = memory.writeInt32LE(textAt - from, at);
   at += bytesOf(numbers, n).copy(memory, at);
   bytesOf(lengths, t).copy(memory, at);
@@ -75,14 +82,14 @@ export function writeBlock(rows: readonly ExchangeRow[], memory: Buffer, from: n
 }
 
 export function readBlock(memory: Buffer, from: number, to: number): ExchangeRow[] {
-  const count = rowsOfBlock(memory, from);
-  const read = { numbers: new Float64Array(count * NUMBERS), lengths: new Int32Array(count * TEXTS) };
-  const lengthsAt = from + HEADER_BYTES + memory.copy(bytesOf(read.numbers), 0, from + HEADER_BYTES);
-  memory.copy(bytesOf(read.lengths), 0, lengthsAt);
-  const block = new BlockReader(read.numbers, read.lengths, textsOfBlock(memory, from, to));
+  const numbersRead = new Float64Array(memory.readInt32LE(from + 4));
+  const lengthsAt = from + HEADER_BYTES + memory.copy(bytesOf(numbersRead), 0, from + HEADER_BYTES);
+  const lengthsRead = new Int32Array((textAtOf(memory, from) - lengthsAt) / lengths.BYTES_PER_ELEMENT);
+  memory.copy(bytesOf(lengthsRead), 0, lengthsAt);
+  const block = new BlockReader(numbersRead, lengthsRead, textsOfBlock(memory, from, to));
   let before: ExchangeRow | null = null;
   return Array.from(
-    { length: count },
+    { length: rowsOfBlock(memory, from) },
     () =>
       (before = {
         id: block.text()!,
@@ -112,6 +119,7 @@ export function readBlock(memory: Buffer, from: number, to: number): ExchangeRow
         cached_tokens: block.number(),
         output_tokens: block.number(),
         ...rareIn(block.text()),
+        candidates: readCandidates(block),
       }),
   );
 }
@@ -120,7 +128,23 @@ export const rowsOfBlock = (memory: Buffer, from: number): number => memory.read
 
 /** To search for a text before the rows are decoded. */
 export const textsOfBlock = (memory: Buffer, from: number, to: number): string =>
-  memory.toString('utf8', from + memory.readInt32LE(from + 4), to);
+  memory.toString('utf8', textAtOf(memory, from), to);
+
+const textAtOf = (memory: Buffer, from: number): number => from + memory.readInt32LE(from + 8);
+
+function makeRoom(rows: readonly ExchangeRow[]): void {
+  let n = rows.length * NUMBERS;
+  let t = rows.length * TEXTS;
+  for (const { candidates } of rows) {
+    for (const { terms } of candidates ?? NO_CANDIDATES) {
+      const count = Object.keys(terms).length;
+      n += count;
+      t += count + 2;
+    }
+  }
+  if (n > numbers.length) numbers = new Float64Array(n);
+  if (t > lengths.length) lengths = new Int32Array(t);
+}
 
 const bytesOf = ({ buffer, BYTES_PER_ELEMENT }: Float64Array | Int32Array, count?: number): Buffer =>
   count === undefined ? Buffer.from(buffer) : Buffer.from(buffer, 0, count * BYTES_PER_ELEMENT);
@@ -150,18 +174,22 @@ class BlockReader {
     this.#texts = texts;
   }
 
+  length(): number {
+    return this.#lengths[this.#length++]!;
+  }
+
   number(): number | null {
     const number = this.#numbers[this.#number++]!;
     return Number.isNaN(number) ? null : number;
   }
 
   text(): string | null {
-    return this.#textOf(this.#lengths[this.#length++]!);
+    return this.#textOf(this.length());
   }
 
   /** As `addAfter`. */
   textAfter(before: string | null | undefined): string | null {
-    const length = this.#lengths[this.#length++]!;
+    const length = this.length();
     return length === SAME ? before! : this.#textOf(length);
   }
 
@@ -170,28 +198,24 @@ class BlockReader {
   }
 }
 
-type Rare = Pick<ExchangeRow, 'detail' | 'pair' | 'failures' | 'candidates'>;
+type Rare = Pick<ExchangeRow, 'detail' | 'pair' | 'failures'>;
 
 /** Most rows have none of it. */
-function rareOf({ detail, pair, failures, candidates }: ExchangeRow): string | null {
-  if (detail === null && pair === null && failures.length === 0 && candidates === null) return null;
-  return JSON.stringify([detail, pair, failures, candidates?.map(({ worker, terms }) => [worker, terms])], exact);
+const rareOf = ({ detail, pair, failures }: ExchangeRow): string | null =>
+  detail === null && pair === null && failures.length === 0 ? null : JSON.stringify({ detail, pair, failures });
+
+const rareIn = (text: string | null): Rare =>
+  text === null ? { detail: null, pair: null, failures: [] } : (JSON.parse(text) as Rare);
+
+const NO_CANDIDATES: readonly Candidate[] = [];
+
+function readCandidates(block: BlockReader): Candidate[] | null {
+  const length = block.length();
+  if (length === ABSENT) return null;
+  return Array.from({ length }, () => {
+    const worker = block.text()!;
+    const terms: [string, number][] = [];
+    for (let name = block.text(); name !== null; name = block.text()) terms.push([name, block.number() ?? Number.NaN]);
+    return { worker, terms: Object.fromEntries(terms) };
+  });
 }
-
-/** JSON has no NaN and no infinity, which terms of a policy may be. */
-const exact = (_name: string, value: unknown): unknown =>
-  typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
-
-function rareIn(text: string | null): Rare {
-  if (text === null) return { detail: null, pair: null, failures: [], candidates: null };
-  const [detail, pair, failures, candidates] = JSON.parse(text) as RareJson;
-  return { detail, pair, failures, candidates: candidates?.map(candidateIn) ?? null };
-}
-
-type RareJson = [Rare['detail'], Rare['pair'], Rare['failures'], CandidateJson[] | null];
-type CandidateJson = [worker: string, terms: Record<string, number | string>];
-
-const candidateIn = ([worker, terms]: CandidateJson): Candidate => ({
-  worker,
-  terms: Object.fromEntries(Object.entries(terms).map(([name, value]) => [name, Number(value)])),
-});
