@@ -197,13 +197,13 @@ for (const kind of ['vllm', 'sglang'] as const) {
     await scene.swap('step-7');
     await engine!.core.loadWeights('/elsewhere', 'step-8');
     const mayLoad = holdLoads(t, engine!);
-    // Its response names the weights, if no health check has read the name before.
-    assert.ok([200, 503].includes(await ask('first')));
+    // Its response names the weights. Where a health check reads the name before, it may be in the engine when that begins to load, and waits there.
+    const asked = ask('first');
     await until('the router has noticed', () => router.fleet.eligible.length === 0);
-    const sampled = log.length;
     assert.deepEqual(await Promise.all(['first', 'second', 'third'].map(ask)), [503, 503, 503]);
-    assert.equal(log.length, sampled);
+    assert.ok(log.length <= 1);
     mayLoad();
+    assert.ok([200, 503].includes(await asked));
     await until('it serves', () => router.fleet.eligible.length === 1);
     assert.equal(engine!.core.weightVersion, 'step-7');
     assert.equal(await ask('first'), 200);
