@@ -4,7 +4,7 @@ import { memoryUsed } from '../../test/harness/memory-used.ts';
 import { exchangeOf } from '../../test/harness/policy.ts';
 import { type ExchangeRow, exchangeRow } from './exchange-rows.ts';
 import { RecentExchanges } from './recent-exchanges.ts';
-import { readBlock, writeBlock } from './row-blocks.ts';
+import { BlockWriter, readBlock } from './row-blocks.ts';
 
 const candidates = Array.from({ length: 4 }, (_, i) => ({ worker: `http://w${i}:1`, terms: { load: i } }));
 
@@ -103,12 +103,28 @@ test('a block that does not fit says so', () => {
   let fitting = 0;
   for (let size = 1_500; size > 0; size--) {
     const memory = Buffer.alloc(size);
-    const end = writeBlock(rows, memory, 0);
+    const block = new BlockWriter();
+    for (const row of rows) ok(block.add(row, Infinity));
+    const end = block.write(memory, 0);
+    equal(block.rows, end > size ? rows.length : 0);
     if (end > size) continue;
     fitting++;
     deepEqual(readBlock(memory, 0, end), rows);
   }
   ok(fitting > 100 && fitting < 1_400, String(fitting));
+});
+
+test('a row that would make its block too large is not added', () => {
+  const rows = [rowOf(0, 'a'), rowOf(1, 'b', '/\u4f1a\u8bdd'), rowOf(2, 'b')];
+  const memory = Buffer.alloc(10_000);
+  const block = new BlockWriter();
+  ok(block.add(rows[0]!, 1), 'the first one always is');
+  const end = block.write(memory, 0);
+  ok(block.add(rows[0]!, 10_000));
+  equal(block.add(rows[1]!, end), false);
+  equal(block.rows, 1);
+  ok(block.add(rows[2]!, 10_000));
+  deepEqual(readBlock(memory, end, block.write(memory, end)), [rows[0], rows[2]]);
 });
 
 test('a row that is too large is not kept, and leaves room for the next ones', () => {

@@ -1,10 +1,10 @@
 import type { ExchangeRow } from './exchange-rows.ts';
-import { readBlock, rowsOfBlock, textsOfBlock, writeBlock } from './row-blocks.ts';
+import { BlockWriter, readBlock, rowsOfBlock, textsOfBlock } from './row-blocks.ts';
 
 /** The memory is divided into parts: the oldest rows are dropped a part at a time. */
 const PARTS = 16;
-/** Rows are written in batches: one by one they cost four times as much (benchmark `json-2k`: 1.5 of 25 µs). */
-const BATCH = 64;
+/** Rows are written to memory in batches: one by one they cost four times as much (benchmark `json-2k`: 1.5 of 25 µs). */
+const BATCH = 128;
 
 interface Part {
   readonly bytes: Buffer;
@@ -20,8 +20,8 @@ export class RecentExchanges {
   readonly #partBytes: number;
   /** Oldest first. */
   readonly #parts: Part[] = [];
-  /** The newest rows, not written yet. */
-  #newest: ExchangeRow[] = [];
+  /** The newest rows, not in a part yet. */
+  readonly #newest = new BlockWriter();
 
   constructor(maxBytes: number) {
     this.#partBytes = Math.floor(maxBytes / PARTS);
@@ -45,31 +45,27 @@ export class RecentExchanges {
   }
 
   readonly take = (row: ExchangeRow): void => {
-    this.#newest.push(row);
-    if (this.#newest.length >= BATCH) this.#writeNewest();
+    if (!this.#newest.add(row, this.#partBytes)) {
+      this.#writeNewest();
+      this.#newest.add(row, this.#partBytes);
+    }
+    if (this.#newest.rows >= BATCH) this.#writeNewest();
   };
 
   #writeNewest(): void {
-    if (this.#newest.length === 0) return;
-    this.#write(this.#newest);
-    this.#newest = [];
-  }
-
-  #write(rows: readonly ExchangeRow[]): void {
-    const part = this.#parts.at(-1) ?? this.#newPart();
-    const end = writeBlock(rows, part.bytes, part.end);
+    if (this.#newest.rows === 0) return;
+    let part = this.#parts.at(-1) ?? this.#newPart();
+    let end = this.#newest.write(part.bytes, part.end);
+    if (end > this.#partBytes && end - part.end <= this.#partBytes) {
+      part = this.#newPart();
+      end = this.#newest.write(part.bytes, 0);
+    }
     if (end <= this.#partBytes) {
       part.starts.push(part.end);
       part.end = end;
-    } else if (end - part.end <= this.#partBytes) {
-      this.#newPart();
-      this.#write(rows);
-    } else if (rows.length > 1) {
-      const half = rows.length >> 1;
-      this.#write(rows.slice(0, half));
-      this.#write(rows.slice(half));
     }
     // A row that is larger than a part is not kept.
+    else this.#newest.clear();
   }
 
   /** Oldest first. */

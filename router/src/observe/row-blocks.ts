@@ -8,26 +8,37 @@ const TEXTS = 15;
 const ABSENT = -1;
 const SAME = -2;
 const HEADER_BYTES = 12;
+/** Of a UTF-16 unit in UTF-8. */
+const MAX_UNIT_BYTES = 3;
 
 /**
- * The numbers and text lengths of a block, which are then copied to it at once: its memory is in no cache of the CPU (benchmark `json-2k`).
- * They grow to the largest block.
+ * Rows that are written to memory together, as a block: how many rows and numbers it has, and the offset of the texts; the numbers of all rows, the
+ * lengths of their texts (UTF-16 units), then all texts in UTF-8. A text that is often that of the previous row is written only when it differs.
+ *
+ * A row is read as soon as it is added, and its numbers wait in arrays of their own: by the end of a block, the first rows and the memory are in
+ * no cache of the CPU (benchmark `json-2k`).
  */
-let numbers = new Float64Array(0);
-let lengths = new Int32Array(0);
+export class BlockWriter {
+  #numbers = new Float64Array(0);
+  #lengths = new Int32Array(0);
+  #texts = '';
+  #rows = 0;
+  #numberCount = 0;
+  #lengthCount = 0;
+  #before: ExchangeRow | null = null;
 
-/**
- * Writes rows as a block: how many rows and numbers it has, and the offset of the texts; the numbers of all rows, the lengths of their texts (UTF-16 units),
- * then all texts in UTF-8. A text that is often that of the previous row is written only when it differs. @param from offset of the block
- * @returns the end of the block; an end beyond the memory means that the block does not fit, and nothing was written
- */
-export function writeBlock(rows: readonly ExchangeRow[], memory: Buffer, from: number): number {
-  makeRoom(rows);
-  const texts: string[] = [];
-  let n = 0;
-  let t = 0;
-  let before: ExchangeRow | null = null;
-  for (const row of rows) {
+  get rows(): number {
+    return this.#rows;
+  }
+
+  /** @returns false if the block may become larger than that, and the row was not added; a first row always is */
+  add(row: ExchangeRow, maxBytes: number): boolean {
+    this.#makeRoom(row);
+    const numbers = this.#numbers;
+    const before = this.#before;
+    const texts = this.#texts;
+    const lengthCount = this.#lengthCount;
+    let n = this.#numberCount;
     numbers[n++] = row.at;
     numbers[n++] = row.status;
     numbers[n++] = row.attempts;
@@ -41,50 +52,98 @@ export function writeBlock(rows: readonly ExchangeRow[], memory: Buffer, from: n
     numbers[n++] = row.prompt_tokens ?? Number.NaN;
     numbers[n++] = row.cached_tokens ?? Number.NaN;
     numbers[n++] = row.output_tokens ?? Number.NaN;
-    lengths[t++] = add(texts, row.id);
-    lengths[t++] = add(texts, row.session);
-    lengths[t++] = add(texts, row.group);
-    lengths[t++] = addAfter(texts, before?.method, row.method);
-    lengths[t++] = addAfter(texts, before?.path, row.path);
-    lengths[t++] = addAfter(texts, before?.model, row.model);
-    lengths[t++] = addAfter(texts, before?.worker, row.worker);
-    lengths[t++] = addAfter(texts, before?.policy, row.policy);
-    lengths[t++] = addAfter(texts, before?.reason, row.reason);
-    lengths[t++] = addAfter(texts, before?.from, row.from);
-    lengths[t++] = addAfter(texts, before?.outcome, row.outcome);
-    lengths[t++] = addAfter(texts, before?.error, row.error);
-    lengths[t++] = addAfter(texts, before?.held_for, row.held_for);
-    lengths[t++] = add(texts, rareOf(row));
-    lengths[t++] = row.candidates?.length ?? ABSENT;
+    this.#add(row.id);
+    this.#add(row.session);
+    this.#add(row.group);
+    this.#addAfter(before?.method, row.method);
+    this.#addAfter(before?.path, row.path);
+    this.#addAfter(before?.model, row.model);
+    this.#addAfter(before?.worker, row.worker);
+    this.#addAfter(before?.policy, row.policy);
+    this.#addAfter(before?.reason, row.reason);
+    this.#addAfter(before?.from, row.from);
+    this.#addAfter(before?.outcome, row.outcome);
+    this.#addAfter(before?.error, row.error);
+    this.#addAfter(before?.held_for, row.held_for);
+    this.#add(rareOf(row));
+    this.#lengths[this.#lengthCount++] = row.candidates?.length ?? ABSENT;
     for (const { worker, terms } of row.candidates ?? NO_CANDIDATES) {
-      lengths[t++] = add(texts, worker);
+      this.#add(worker);
       for (const name in terms) {
-        lengths[t++] = add(texts, name);
+        this.#add(name);
         numbers[n++] = terms[name]!;
       }
-      lengths[t++] = ABSENT;
+      this.#add(null);
     }
-    before = row;
+    const textAt = HEADER_BYTES + n * numbers.BYTES_PER_ELEMENT + this.#lengthCount * this.#lengths.BYTES_PER_ELEMENT;
+    if (textAt + MAX_UNIT_BYTES * this.#texts.length > maxBytes && this.#rows > 0) {
+      this.#texts = texts;
+      this.#lengthCount = lengthCount;
+      return false;
+    }
+    this.#numberCount = n;
+    this.#before = row;
+    this.#rows++;
+    return true;
   }
-  const text = texts.join('');
-  const textAt = from + HEADER_BYTES + n * numbers.BYTES_PER_ELEMENT + t * lengths.BYTES_PER_ELEMENT;
-  // Three bytes for each UTF-16 unit are enough; counting costs as much as writing.
-  if (textAt + 3 * text.length > memory.length) {
-    const end = textAt + Buffer.byteLength(text);
-    if (end > memory.length) return end;
+
+  /**
+   * Writes the rows and forgets them. @param from offset of the block
+   * @returns the end of the block; an end beyond the memory means that the block does not fit, and nothing was written or forgotten
+   */
+  write(memory: Buffer, from: number): number {
+    const numbers = bytesOf(this.#numbers, this.#numberCount);
+    const lengths = bytesOf(this.#lengths, this.#lengthCount);
+    const textAt = from + HEADER_BYTES + numbers.length + lengths.length;
+    // Counting costs as much as writing.
+    if (textAt + MAX_UNIT_BYTES * this.#texts.length > memory.length) {
+      const end = textAt + Buffer.byteLength(this.#texts);
+      if (end > memory.length) return end;
+    }
+    let at = memory.writeInt32LE(this.#rows, from);
+    at = memory.writeInt32LE(this.#numberCount, at);
+    at = memory.writeInt32LE(textAt - from, at);
+    at += numbers.copy(memory, at);
+    lengths.copy(memory, at);
+    const end = textAt + memory.write(this.#texts, textAt);
+    this.clear();
+    return end;
   }
-  let at = memory.writeInt32LE(rows.length, from);
-  at = memory.writeInt32LE(n, at);
-  at = memory.writeInt32LE(textAt - from, at);
-  at += bytesOf(numbers, n).copy(memory, at);
-  bytesOf(lengths, t).copy(memory, at);
-  return textAt + memory.write(text, textAt);
+
+  clear(): void {
+    this.#texts = '';
+    this.#rows = this.#numberCount = this.#lengthCount = 0;
+    this.#before = null;
+  }
+
+  #add(text: string | null): void {
+    this.#lengths[this.#lengthCount++] = text === null ? ABSENT : text.length;
+    if (text !== null) this.#texts += text;
+  }
+
+  /** @param before the text of the previous row; undefined: this is the first row */
+  #addAfter(before: string | null | undefined, text: string | null): void {
+    if (text === before) this.#lengths[this.#lengthCount++] = SAME;
+    else this.#add(text);
+  }
+
+  #makeRoom({ candidates }: ExchangeRow): void {
+    let n = this.#numberCount + NUMBERS;
+    let t = this.#lengthCount + TEXTS;
+    for (const { terms } of candidates ?? NO_CANDIDATES) {
+      const count = Object.keys(terms).length;
+      n += count;
+      t += count + 2;
+    }
+    if (n > this.#numbers.length) this.#numbers = copyOf(this.#numbers, new Float64Array(2 * n));
+    if (t > this.#lengths.length) this.#lengths = copyOf(this.#lengths, new Int32Array(2 * t));
+  }
 }
 
 export function readBlock(memory: Buffer, from: number, to: number): ExchangeRow[] {
   const numbersRead = new Float64Array(memory.readInt32LE(from + 4));
   const lengthsAt = from + HEADER_BYTES + memory.copy(bytesOf(numbersRead), 0, from + HEADER_BYTES);
-  const lengthsRead = new Int32Array((textAtOf(memory, from) - lengthsAt) / lengths.BYTES_PER_ELEMENT);
+  const lengthsRead = new Int32Array((textAtOf(memory, from) - lengthsAt) / Int32Array.BYTES_PER_ELEMENT);
   memory.copy(bytesOf(lengthsRead), 0, lengthsAt);
   const block = new BlockReader(numbersRead, lengthsRead, textsOfBlock(memory, from, to));
   let before: ExchangeRow | null = null;
@@ -132,33 +191,13 @@ export const textsOfBlock = (memory: Buffer, from: number, to: number): string =
 
 const textAtOf = (memory: Buffer, from: number): number => from + memory.readInt32LE(from + 8);
 
-function makeRoom(rows: readonly ExchangeRow[]): void {
-  let n = rows.length * NUMBERS;
-  let t = rows.length * TEXTS;
-  for (const { candidates } of rows) {
-    for (const { terms } of candidates ?? NO_CANDIDATES) {
-      const count = Object.keys(terms).length;
-      n += count;
-      t += count + 2;
-    }
-  }
-  if (n > numbers.length) numbers = new Float64Array(n);
-  if (t > lengths.length) lengths = new Int32Array(t);
-}
-
 const bytesOf = ({ buffer, BYTES_PER_ELEMENT }: Float64Array | Int32Array, count?: number): Buffer =>
   count === undefined ? Buffer.from(buffer) : Buffer.from(buffer, 0, count * BYTES_PER_ELEMENT);
 
-/** @returns what is kept as the length of the text */
-function add(texts: string[], text: string | null): number {
-  if (text === null) return ABSENT;
-  texts.push(text);
-  return text.length;
+function copyOf<Numbers extends Float64Array | Int32Array>(numbers: Numbers, into: Numbers): Numbers {
+  into.set(numbers);
+  return into;
 }
-
-/** @param before the text of the previous row; undefined: this is the first row */
-const addAfter = (texts: string[], before: string | null | undefined, text: string | null): number =>
-  text === before ? SAME : add(texts, text);
 
 class BlockReader {
   readonly #numbers: Float64Array;
@@ -187,7 +226,7 @@ class BlockReader {
     return this.#textOf(this.length());
   }
 
-  /** As `addAfter`. */
+  /** As `#addAfter` of the writer. */
   textAfter(before: string | null | undefined): string | null {
     const length = this.length();
     return length === SAME ? before! : this.#textOf(length);
