@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { internalError } from '../kit/errors.ts';
 import type { IndexedSetMember } from '../kit/indexed-set.ts';
-import { TEXT_BYTES, copies } from './socket-memory.ts';
+import { type Copy, TEXT_BYTES, copies } from './socket-memory.ts';
 import { SocketOut } from './socket-out.ts';
 import type { RequestBody } from './request-body.ts';
 import type { Refusal, RequestHead } from './request-head.ts';
@@ -69,12 +69,11 @@ export class ClientConnection implements Sink, IndexedSetMember {
   readonly #textBytes: number;
   /** The next write: text, then a copy of a large part and what follows that. */
   #out = '';
-  #copy: Buffer | null = null;
-  #copied = 0;
+  #copy: Copy | null = null;
   /** A part of the present answer went to the socket. */
   #hasWritten = false;
   /** Copies that wait to be written. */
-  #unsent: Buffer[] = [];
+  #unsent: Copy[] = [];
 
   /** @param tcp what `socket` runs over: itself, or the socket under its TLS */
   constructor(socket: Socket, tcp: Socket, context: ConnectionContext, listener: RequestListener) {
@@ -183,13 +182,13 @@ export class ClientConnection implements Sink, IndexedSetMember {
       if (this.#out.length > MAX_OUT_BYTES) this.#write();
       return;
     }
-    if (this.#copy !== null && this.#copied + size > this.#copy.length) this.#write();
+    if (this.#copy !== null && size > this.#copy.room) this.#write();
     if (this.#copy === null) {
       this.#copy = copies.take(this.#out.length + size);
-      this.#copied = this.#copy.write(this.#out, 0, 'latin1');
+      this.#copy.begin(this.#out);
       this.#out = '';
     }
-    this.#copied += bytes.copy(this.#copy, this.#copied, start, end);
+    this.#copy.add(bytes, start, end);
   }
 
   flush(): boolean {
@@ -226,7 +225,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
     const copy = this.#copy;
     if (copy !== null) {
       this.#hasWritten = true;
-      this.#socketOut.write(copy.subarray(0, this.#copied));
+      this.#socketOut.write(copy.view());
       this.#copy = null;
       if (this.isBehind) this.#unsent.push(copy);
       else copies.giveBack(copy);

@@ -6,7 +6,7 @@ const UNUSED = -1;
 
 /** A write that the system does not take whole at once: libuv has it until then. */
 interface WriteRequest {
-  buffer?: Buffer;
+  buffer?: Uint8Array;
   oncomplete?: (status: number) => void;
   /** As in `async_hooks`; -1 until libuv gets it. */
   getAsyncId(): number;
@@ -18,7 +18,7 @@ interface WriteRequest {
  * the request. It may be sent before they return, and `oncomplete` is called later all the same.
  */
 interface WriteHandle {
-  writeBuffer(request: WriteRequest, bytes: Buffer): number;
+  writeBuffer(request: WriteRequest, bytes: Uint8Array): number;
   writeLatin1String(request: WriteRequest, text: string): number;
   /** Bytes that the system has not taken yet. */
   readonly writeQueueSize: number;
@@ -74,7 +74,7 @@ export class SocketOut {
   }
 
   /** The bytes must not change while `hasUnsent`. */
-  write(bytes: Buffer): void {
+  write(bytes: Uint8Array): void {
     const handle = this.#freeHandle();
     if (handle === null) this.#socket.write(bytes);
     else this.#written(handle, handle.writeBuffer(spare!, bytes), bytes);
@@ -101,9 +101,9 @@ export class SocketOut {
       return;
     }
     const copy = copies.take(head.length + bytes);
-    let at = copy.write(head, 0, 'latin1');
-    for (const piece of pieces) at += piece.copy(copy, at);
-    this.write(copy.subarray(0, at));
+    copy.begin(head);
+    for (const piece of pieces) copy.add(piece, 0, piece.length);
+    this.write(copy.view());
     if (!this.hasUnsent) copies.giveBack(copy);
   }
 
@@ -139,7 +139,7 @@ export class SocketOut {
     return this.#mayPass ? handle! : null;
   }
 
-  #written(handle: WriteHandle, status: number, bytes: Buffer | null): void {
+  #written(handle: WriteHandle, status: number, bytes: Uint8Array | null): void {
     const request = spare!;
     if (status === 0 && request.getAsyncId() === UNUSED) return;
     spare = new Request!();
