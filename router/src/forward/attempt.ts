@@ -100,7 +100,7 @@ export class Attempt implements UpstreamUser, Source {
     const head = upstreamHead(x, worker, isLengthNew ? (changed?.length ?? body.bytes) : -1);
     if (isSmall) {
       const pieces = changed === null ? body.pieces : [changed];
-      this.#connection.out.writeMessage(head, pieces, changed?.length ?? body.bytes);
+      this.#connection.out.sendMessage(head, pieces, changed?.length ?? body.bytes);
       this.#timer?.requestSent();
     } else {
       this.#request = new RequestOut(x.head.isChunked && !isLengthNew, body, this.#connection, {

@@ -72,8 +72,6 @@ export class ClientConnection implements Sink, IndexedSetMember {
   #copy: Copy | null = null;
   /** A part of the present answer went to the socket. */
   #hasWritten = false;
-  /** Copies that wait to be written. */
-  #unsent: Copy[] = [];
 
   /** @param tcp what `socket` runs over: itself, or the socket under its TLS */
   constructor(socket: Socket, tcp: Socket, context: ConnectionContext, listener: RequestListener) {
@@ -109,10 +107,32 @@ export class ClientConnection implements Sink, IndexedSetMember {
   /** What was awaited has not come in time. */
   expire(): void {
     this.deadlineMs = Infinity;
-    if (!this.requests.refuseLate()) this.socket.destroy();
+    if (!this.requests.refuseLate()) this.close();
+  }
+
+  /** All that was written is out. */
+  get hasSentAll(): boolean {
+    return !this.#socketOut.hasUnsent;
+  }
+
+  /** Closes the connection when what was written is out. */
+  closeSoon(): void {
+    this.#socketOut.flush();
+    this.socket.destroySoon();
+  }
+
+  /** Closes the connection; what the system has is sent. */
+  close(): void {
+    this.#socketOut.flush();
+    this.socket.destroy();
   }
 
   // ---- calls of the reader ----
+
+  /** Asks the client for the body that it announced (RFC 9110 section 10.1.1). */
+  askForBody(): void {
+    this.#socketOut.send('HTTP/1.1 100 Continue\r\n\r\n');
+  }
 
   onRequest(head: RequestHead, body: RequestBody): void {
     if (this.#context.options.isAdminPort) head.isOnAdminPort = true;
@@ -136,7 +156,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
       this.watcher?.ended(this, { kind: 'refused', error: internalError() });
     } finally {
       this.requests.stop();
-      this.socket.destroySoon();
+      this.closeSoon();
     }
   }
 
@@ -144,7 +164,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
 
   /** A part of the response is not sent yet. */
   get isBehind(): boolean {
-    return this.#socketOut.hasUnsent;
+    return this.#socketOut.isBehind;
   }
 
   head(head: ResponseHead): void {
@@ -222,25 +242,18 @@ export class ClientConnection implements Sink, IndexedSetMember {
   }
 
   #write(): void {
-    const copy = this.#copy;
-    if (copy !== null) {
-      this.#hasWritten = true;
-      this.#socketOut.write(copy.view());
-      this.#copy = null;
-      if (this.isBehind) this.#unsent.push(copy);
-      else copies.giveBack(copy);
-    } else if (this.#out !== '') {
-      this.#hasWritten = true;
-      this.#socketOut.writeText(this.#out);
-      this.#out = '';
-    }
+    const message = this.#copy ?? this.#out;
+    if (message === '') return;
+    this.#hasWritten = true;
+    this.#copy = null;
+    this.#out = '';
+    this.#socketOut.send(message);
   }
 
   end(): void {
     this.#write();
     // Nothing asks the source for more from here on.
     this.#settle();
-    if (this.#unsent.length > 0) this.#socketOut.whenSent(this.#onDrained);
     const requests = this.requests;
     if (this.#isLast || (requests.hasEnded && !requests.hasAhead)) this.#close();
     else requests.next();
@@ -248,6 +261,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
 
   cut(_reason: string, finalEvent: string): void {
     this.#settle();
+    this.#socketOut.flush();
     if (this.#isFramedByClose || this.socket.destroyed) {
       // For an HTTP/1.0 client only a reset shows that the response is truncated.
       resetSocket(this.#tcp);
@@ -256,6 +270,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
     if (finalEvent !== '') {
       const size = Buffer.byteLength(finalEvent);
       this.#write();
+      this.#socketOut.flush();
       this.requests.isStopped = true;
       const part = this.#isChunkedOut ? `${size.toString(16)}\r\n${finalEvent}\r\n` : '';
       this.socket.end(part, 'utf8', () => this.socket.destroy());
@@ -275,6 +290,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
     const requests = this.requests;
     const { isWhole } = requests;
     requests.stop();
+    this.#socketOut.flush();
     if (!this.isBehind) {
       this.#linger();
       this.socket.end();
@@ -301,7 +317,6 @@ export class ClientConnection implements Sink, IndexedSetMember {
   readonly #onDrained = (): void => {
     if (this.isBehind) return;
     this.socket.setTimeout(0);
-    for (const copy of this.#unsent.splice(0)) copies.giveBack(copy);
     this.source?.resume();
   };
 

@@ -143,11 +143,11 @@ export class Listener implements ConnectionContext {
   /** Closes connections without a request. One with a part of a request stays open for the rest, as long as the listener does. */
   closeIdle(): void {
     for (const connection of this.connections)
-      if (connection.isIdle && !connection.requests.hasAhead) connection.socket.destroySoon();
+      if (connection.isIdle && !connection.requests.hasAhead) connection.closeSoon();
   }
 
   get hasSentAll(): boolean {
-    for (const { isBehind } of this.connections) if (isBehind) return false;
+    for (const { hasSentAll } of this.connections) if (!hasSentAll) return false;
     return true;
   }
 
@@ -156,6 +156,6 @@ export class Listener implements ConnectionContext {
     this.isDraining = true;
     this.#server.close();
     this.#mutualTls?.close();
-    for (const connection of this.connections) connection.socket.destroy();
+    for (const connection of this.connections) connection.close();
   }
 }

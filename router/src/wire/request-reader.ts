@@ -132,12 +132,11 @@ export class RequestReader implements SocketReader {
 
   onEnd(): void {
     this.hasEnded = true;
-    const { socket } = this.#connection;
     const isDispatched = this.body !== null && !this.isStopped;
     const isComplete = this.body === null ? this.#ahead !== null : this.body.isComplete;
     if (this.#context.options.allowsHalfClose && isComplete && !this.isStopped) return;
-    if (isDispatched) socket.destroy();
-    else socket.destroySoon();
+    if (isDispatched) this.#connection.close();
+    else this.#connection.closeSoon();
   }
 
   /** The next request may have arrived already. */
@@ -201,7 +200,7 @@ export class RequestReader implements SocketReader {
     const next = head.read(bytes, start, end);
     if (next === INCOMPLETE) {
       if (this.hasEnded) {
-        this.#connection.socket.destroySoon();
+        this.#connection.closeSoon();
         return;
       }
       if (seen === 0) this.#await(this.#context.options.timeouts.headMs);
@@ -254,7 +253,7 @@ export class RequestReader implements SocketReader {
     this.#connection.onRequest(head, body);
     // A client that got an error at once does not have to send its body (RFC 9110 section 10.1.1).
     if (head.expectsContinue && !hasBytes && !body.isComplete && this.body === body && !this.isStopped) {
-      this.#connection.socket.write('HTTP/1.1 100 Continue\r\n\r\n');
+      this.#connection.askForBody();
     }
   }
 

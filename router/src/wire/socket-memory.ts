@@ -66,6 +66,11 @@ export class Copy {
     return this.#bytes.length;
   }
 
+  /** Bytes of the message. */
+  get length(): number {
+    return this.#end;
+  }
+
   get room(): number {
     return this.#bytes.length - this.#end;
   }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type AddressInfo, type Socket, connect, createServer } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { type Copy, copies } from './socket-memory.ts';
 import { SocketOut } from './socket-out.ts';
 
 interface Ends {
@@ -44,12 +45,21 @@ function countStreamWrites(socket: Socket): () => number {
   return () => count;
 }
 
+function copyOf(bytes: Buffer): Copy {
+  const copy = copies.take(bytes.length);
+  copy.begin('');
+  copy.add(bytes, 0, bytes.length);
+  return copy;
+}
+
+const endOfTurn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
+
 const block = (i: number): Buffer => Buffer.alloc(60_000, i);
 
 /** Writes blocks until some wait. @returns their number */
 function fill(out: SocketOut): number {
   let blocks = 0;
-  while (!out.hasUnsent && blocks < 1_000) out.write(block(blocks++));
+  while (!out.hasUnsent && blocks < 1_000) out.send(copyOf(block(blocks++)));
   assert.ok(out.hasUnsent, 'the buffers of the system took all of it: the test shows nothing');
   return blocks;
 }
@@ -57,13 +67,69 @@ function fill(out: SocketOut): number {
 test('what the system takes at once does not go through the stream', async (t) => {
   const { socket, out, reader } = await connected(t);
   const streamWrites = countStreamWrites(socket);
-  out.write(Buffer.from('bytes, '));
-  out.writeText('text of \xff, ');
-  out.writeMessage('head, ', [Buffer.from('body')], 4);
+  out.send(copyOf(Buffer.from('bytes, ')));
+  out.send('text of \xff, ');
+  out.sendMessage('head, ', [Buffer.from('body')], 4);
+  assert.deepEqual([out.hasUnsent, out.isBehind], [true, false]);
+  await endOfTurn();
   assert.equal(streamWrites(), 0);
   assert.equal(out.hasUnsent, false);
   socket.end();
   assert.equal((await allOf(reader)).toString('latin1'), 'bytes, text of \xff, head, body');
+});
+
+/** A socket whose handle notes what it is given. */
+function noting(sent: string[], name: string): { socket: Socket; out: SocketOut } {
+  const note = (_: unknown, data: Uint8Array | string): number => {
+    sent.push(`${name} ${Buffer.from(data as string).toString('latin1', 0, 9)}`);
+    return 0;
+  };
+  const handle = { writeQueueSize: 0, writeBuffer: note, writeLatin1String: note };
+  const socket = { connecting: false, destroyed: false, writableLength: 0, _handle: handle } as unknown as Socket;
+  return { socket, out: new SocketOut(socket, true) };
+}
+
+test('messages of all connections are sent at the end of the turn, in their order', async () => {
+  const sent: string[] = [];
+  const [a, b] = ['a', 'b'].map((name) => noting(sent, name).out);
+  a!.send('1');
+  b!.send(copyOf(Buffer.from('2')));
+  a!.send('3');
+  assert.deepEqual([sent, a!.hasUnsent, b!.hasUnsent], [[], true, true]);
+  await endOfTurn();
+  assert.deepEqual([sent, a!.hasUnsent, b!.hasUnsent], [['a 1', 'b 2', 'a 3'], false, false]);
+});
+
+test('a large message is sent at once, after those before it', () => {
+  const sent: string[] = [];
+  const { out } = noting(sent, 'a');
+  out.send('1');
+  out.send(copyOf(Buffer.alloc(20_000, '2')));
+  assert.deepEqual(sent, ['a 1', 'a 222222222']);
+});
+
+test('many messages are sent before the end of the turn', () => {
+  const sent: string[] = [];
+  const { out } = noting(sent, 'a');
+  for (let i = 0; i < 100; i++) out.send(`${i}`);
+  assert.equal(sent.length, 64);
+  out.flush();
+  assert.deepEqual(
+    sent,
+    Array.from({ length: 100 }, (_, i) => `a ${i}`),
+  );
+});
+
+test('of a connection that has ended since, nothing is sent, and others get what is theirs', async () => {
+  const sent: string[] = [];
+  const [gone, other] = [noting(sent, 'gone'), noting(sent, 'other')];
+  const copy = copyOf(Buffer.from('1'));
+  gone.out.send(copy);
+  other.out.send('2');
+  (gone.socket as { destroyed: boolean }).destroyed = true;
+  await endOfTurn();
+  assert.deepEqual(sent, ['other 2']);
+  assert.equal(copies.take(1), copy, 'its memory is used again');
 });
 
 test('bytes wait in their order, past the stream, in it and behind it', async (t) => {
@@ -71,9 +137,9 @@ test('bytes wait in their order, past the stream, in it and behind it', async (t
   const blocks = fill(out);
   assert.equal(socket.writableLength, 0, 'it waits in the stream: the test shows nothing');
   const streamWrites = countStreamWrites(socket);
-  out.writeText('text, ');
+  out.send('text, ');
   socket.write('of the stream, ');
-  out.write(Buffer.from('bytes'));
+  out.send(copyOf(Buffer.from('bytes')));
   assert.equal(streamWrites(), 1, 'the others wait for the first');
   socket.end();
   const all = await allOf(reader);
@@ -89,13 +155,14 @@ test('whenSent waits for what went past the stream and for the stream, and later
   assert.ok(isToldNow, 'nothing waits');
   fill(out);
   const first = new Promise<void>((resolve) => out.whenSent(resolve));
-  out.writeText('in the stream');
+  out.send('in the stream');
   const second = new Promise<boolean>((resolve) => out.whenSent(() => resolve(out.hasUnsent)));
   reader.resume();
   await first;
   assert.equal(await second, false);
   const streamWrites = countStreamWrites(socket);
-  out.writeText('more');
+  out.send('more');
+  out.flush();
   assert.equal(streamWrites(), 0);
 });
 
@@ -104,7 +171,7 @@ test('the socket may be ended while bytes wait and the end of their wait is awai
   const blocks = fill(out);
   let isSent = false;
   out.whenSent(() => (isSent = true));
-  out.writeText('last');
+  out.send('last');
   socket.end();
   assert.equal((await allOf(reader)).length, blocks * 60_000 + 4);
   assert.ok(isSent);
@@ -115,7 +182,7 @@ test('what waits is seen to move when the reader takes a part of it', async (t) 
   assert.equal(out.hasMoved(), false, 'nothing waits');
   // A large part, so that one read does not take all of it.
   const size = 64 * 2 ** 20;
-  out.write(Buffer.alloc(size));
+  out.send(copyOf(Buffer.alloc(size)));
   assert.ok(out.hasUnsent);
   assert.equal(out.hasMoved(), false, 'nothing was read');
   let read = 0;
@@ -146,14 +213,17 @@ test('a request that libuv has got is not used again, also if nothing waits any 
   let streamWrites = 0;
   const socket = { connecting: false, writableLength: 0, _handle: handle, write: () => streamWrites++ };
   const out = new SocketOut(socket as unknown as Socket, true);
-  const bytes = Buffer.from('x');
-  out.write(bytes);
-  out.write(bytes);
+  const send = (): void => {
+    out.send(copyOf(Buffer.from('x')));
+    out.flush();
+  };
+  send();
+  send();
   assert.equal(requests[1], requests[0]);
   isTaken = false;
-  out.write(bytes);
+  send();
   assert.equal(out.hasUnsent, true);
-  out.write(bytes);
+  send();
   assert.equal(streamWrites, 1, 'until the request has ended, bytes go behind it');
   isTaken = true;
   let isSent = false;
@@ -161,7 +231,7 @@ test('a request that libuv has got is not used again, also if nothing waits any 
   assert.equal(isSent, false);
   requests[2]!.oncomplete!(0);
   assert.deepEqual([isSent, out.hasUnsent], [true, false]);
-  out.write(bytes);
+  send();
   assert.equal(requests.length, 4);
   assert.notEqual(requests[3], requests[2]);
 });
@@ -171,10 +241,12 @@ test('TLS, and sockets that Node keeps in another way, go through their streams'
   const handles = [undefined, null, {}, { ...known, writeQueueSize: undefined }, { ...known, writeBuffer: undefined }];
   for (const [handle, isPlain] of [...handles.map((each) => [each, true] as const), [known, false] as const]) {
     const written: unknown[] = [];
-    const write = (data: Buffer | string): void => void written.push(data.toString('latin1'));
+    const write = (data: Uint8Array | string): void =>
+      void written.push(Buffer.from(data as string).toString('latin1'));
     const out = new SocketOut({ connecting: false, writableLength: 0, _handle: handle, write } as never, isPlain);
-    out.write(Buffer.from('bytes'));
-    out.writeText('text');
+    out.send(copyOf(Buffer.from('bytes')));
+    out.send('text');
+    assert.equal(out.hasUnsent, false);
     assert.deepEqual(written, ['bytes', 'text']);
   }
 });
@@ -185,10 +257,14 @@ test('a connection that the other end has reset ends with the error of the syste
   reader.resetAndDestroy();
   await once(reader, 'close');
   // The first write may come before the reset.
-  for (let i = 0; i < 10 && !socket.destroyed; i++) out.writeText('x');
+  for (let i = 0; i < 10 && !socket.destroyed; i++) {
+    out.send('x');
+    out.flush();
+  }
   const [error] = await failed;
   assert.match((error as NodeJS.ErrnoException).code!, /^(?:EPIPE|ECONNRESET)$/);
-  out.writeText('after the end: nothing happens');
+  out.send('after the end: nothing happens');
+  out.flush();
 });
 
 test('a reset while bytes wait ends the connection', async (t) => {
@@ -217,7 +293,7 @@ test('while a connection is being made all goes through the stream', async (t) =
   const socket = connect(server.localPort!, '127.0.0.1');
   t.after(() => socket.destroy());
   const out = new SocketOut(socket, true);
-  out.writeMessage('head', [Buffer.alloc(2_000)], 2_000);
+  out.sendMessage('head', [Buffer.alloc(2_000)], 2_000);
   assert.equal(out.hasUnsent, true);
   assert.equal(socket.writableLength, 2_004);
   await once(socket, 'connect');
@@ -230,10 +306,10 @@ test('a message that the system does not take at once arrives unchanged by those
   const body = (i: number): Buffer => Buffer.alloc(8_000, i);
   let isFull = false;
   for (let i = 0; i < messages; i++) {
-    out.writeMessage(`${i}`.padStart(9), [body(i), body(i + 1)], 16_000);
+    out.sendMessage(`${i}`.padStart(9), [body(i), body(i + 1)], 16_000);
     if (isFull || !out.hasUnsent) continue;
     isFull = true;
-    other.out.writeMessage('elsewhere', [body(i + 2), body(i + 2)], 16_000);
+    other.out.sendMessage('elsewhere', [body(i + 2), body(i + 2)], 16_000);
   }
   assert.ok(isFull, 'the buffers of the system took all of it: the test shows nothing');
   socket.end();
