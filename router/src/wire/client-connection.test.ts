@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type Socket, connect, createServer } from 'node:net';
 import { type TestContext, test } from 'node:test';
+import { until } from '../../test/harness/within.ts';
 import { ClientConnection, type ConnectionContext, type RequestListener } from './client-connection.ts';
 import { RetryBudget } from './request-body.ts';
 import type { RequestHead } from './request-head.ts';
@@ -11,6 +12,7 @@ import { ownHead, ownStreamHead } from './response-head.ts';
 async function asked(
   t: TestContext,
   clock: { nowMs: number },
+  field = 'connection: close\r\n',
 ): Promise<{ connection: ClientConnection; client: Socket }> {
   const server = createServer({ allowHalfOpen: true }).listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -32,7 +34,7 @@ async function asked(
     onRefused() {},
   };
   const connection = new ClientConnection(tcp, tcp, owner, owner);
-  client.write('GET / HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n');
+  client.write(`GET / HTTP/1.1\r\nhost: h\r\n${field}\r\n`);
   await promise;
   t.after(() => {
     tcp.destroy();
@@ -80,4 +82,22 @@ test('a client that takes nothing of a truncated answer is given up too', async 
   connection.cut('the engine broke off', 'data: {"error":1}\n\n');
   assert.ok(connection.socket.writableLength > 0, 'the system did not take all of it');
   assert.equal(connection.socket.timeout, 60_000);
+});
+
+test('a client that was slow may keep its connection for the next request', async (t) => {
+  const { connection, client } = await asked(t, { nowMs: 0 }, '');
+  const part = Buffer.alloc(30_000_000, 'x');
+  connection.head(ownHead(200, 'OK', '', part.length + 1));
+  connection.body(part, 0, part.length);
+  assert.equal(connection.flush(), false);
+  assert.equal(connection.socket.timeout, 60_000);
+  // A source that reads on although the sink is full.
+  connection.body(part, 0, 1);
+  connection.end();
+  let bytes = 0;
+  client.on('data', (read: Buffer) => (bytes += read.length));
+  client.resume();
+  await until('it has all', () => bytes > part.length);
+  await until('it may be silent now', () => connection.socket.timeout === 0);
+  assert.equal(connection.socket.destroyed, false);
 });

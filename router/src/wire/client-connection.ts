@@ -254,6 +254,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
     this.#write();
     // Nothing asks the source for more from here on.
     this.#settle();
+    if (this.isBehind) this.#socketOut.whenSent(this.#onDrained);
     const requests = this.requests;
     if (this.#isLast || (requests.hasEnded && !requests.hasAhead)) this.#close();
     else requests.next();

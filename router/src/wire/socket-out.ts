@@ -170,6 +170,7 @@ export class SocketOut {
       if (handle === null) socket.write(message, 'latin1');
       else this.#sent(handle, handle.writeLatin1String(spare!, message), null);
     } else if (handle === null) {
+      // After an error it is left to the garbage collector: the system may have it still.
       socket.write(message.view(), (error) => {
         if (error === null || error === undefined) copies.giveBack(message);
       });
