@@ -101,3 +101,41 @@ test('a client that was slow may keep its connection for the next request', asyn
   await until('it may be silent now', () => connection.socket.timeout === 0);
   assert.equal(connection.socket.destroyed, false);
 });
+
+test('a client that takes nothing is given up although its engine is silent since', async (t) => {
+  const { connection } = await asked(t, { nowMs: 0 });
+  connection.head(ownStreamHead(200, 'OK', '', true));
+  while (!connection.isBehind) {
+    connection.body(Buffer.alloc(8_192), 0, 8_192);
+    assert.equal(connection.flush(), true, 'a message waits for the end of the turn');
+    await new Promise((resolve) => void setImmediate(resolve));
+  }
+  assert.equal(connection.socket.timeout, 60_000);
+});
+
+const CHUNK = '5\r\nhello\r\n';
+for (const [how, close, last] of [
+  ['is truncated', (connection: ClientConnection) => connection.cut('', ''), CHUNK],
+  [
+    'is truncated with a last event',
+    (connection: ClientConnection) => {
+      connection.body(Buffer.from(CHUNK), 0, CHUNK.length);
+      connection.cut('', 'bye');
+    },
+    `${CHUNK}${CHUNK}3\r\nbye\r\n`,
+  ],
+  ['is closed', (connection: ClientConnection) => connection.close(), CHUNK],
+  ['is closed soon', (connection: ClientConnection) => connection.closeSoon(), CHUNK],
+] as const) {
+  test(`what a connection sent in the turn in which it ${how} arrives`, async (t) => {
+    const { connection, client } = await asked(t, { nowMs: 0 }, '');
+    connection.head(ownStreamHead(200, 'OK', '', true));
+    connection.body(Buffer.from(CHUNK), 0, CHUNK.length);
+    connection.flush();
+    close(connection);
+    let text = '';
+    client.on('data', (read: Buffer) => (text += read.toString('latin1'))).resume();
+    await once(client, 'end');
+    assert.ok(text.startsWith('HTTP/1.1 200 OK') && text.endsWith(`\r\n\r\n${last}`), text);
+  });
+}

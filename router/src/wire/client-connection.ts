@@ -78,7 +78,7 @@ export class ClientConnection implements Sink, IndexedSetMember {
     this.socket = socket;
     this.#tcp = tcp;
     const isPlain = socket === tcp;
-    this.#socketOut = new SocketOut(socket, isPlain);
+    this.#socketOut = new SocketOut(socket, isPlain, () => this.#waitForClient());
     this.#textBytes = isPlain ? TEXT_BYTES : ENCRYPTED_TEXT_BYTES;
     this.#context = context;
     this.#listener = listener;
@@ -214,9 +214,13 @@ export class ClientConnection implements Sink, IndexedSetMember {
   flush(): boolean {
     this.#write();
     if (!this.isBehind) return true;
+    this.#waitForClient();
+    return false;
+  }
+
+  #waitForClient(): void {
     this.#socketOut.whenSent(this.#onDrained);
     this.#limitWrite();
-    return false;
   }
 
   /** Node's own timer sees whether the system took a part of what is unsent: a slow client is no absent one. */

@@ -104,11 +104,16 @@ export class SocketOut {
   #isWaiting = false;
   /** So many bytes waited when `hasMoved` looked. */
   #leftBytes = 0;
+  readonly #onBehind: () => void;
   /** Called when they wait no more. */
   #afterWait: (() => void)[] = [];
 
-  /** @param isPlain no TLS: bytes may go past its stream */
-  constructor(socket: Socket, isPlain: boolean) {
+  /**
+   * @param isPlain no TLS: bytes may go past its stream
+   * @param onBehind called when the system has not taken all of a message that waited for the end of the turn
+   */
+  constructor(socket: Socket, isPlain: boolean, onBehind: () => void = () => {}) {
+    this.#onBehind = onBehind;
     this.#socket = socket as Socket & Held<WriteHandle>;
     this.#mayPass = isPlain && Request !== null ? null : false;
   }
@@ -142,8 +147,12 @@ export class SocketOut {
   /** Only for what gathers messages. */
   sendGathered(message: Copy | string): void {
     this.#gathered--;
-    if (!this.#socket.destroyed) this.#sendNow(message);
-    else if (typeof message !== 'string') copies.giveBack(message);
+    if (this.#socket.destroyed) {
+      if (typeof message !== 'string') copies.giveBack(message);
+      return;
+    }
+    this.#sendNow(message);
+    if (this.isBehind) this.#onBehind();
   }
 
   /**
