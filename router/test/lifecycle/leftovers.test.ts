@@ -34,7 +34,7 @@ async function leftBy(t: TestContext, options: object): Promise<Left> {
     plugin: ['radix-tree'],
   };
   const program = join(import.meta.dirname, 'leftovers.ts');
-  const env = { PATH: process.env['PATH'], HOME: folder };
+  const env = { PATH: process.env['PATH'], HOME: folder, NODE_COMPILE_CACHE: process.env['NODE_COMPILE_CACHE'] };
   const words = [program, JSON.stringify({ ...everything, ...options }), folder];
   const child = spawn(process.execPath, words, { stdio: ['ignore', 'pipe', 'inherit'], env });
   t.after(() => child.kill('SIGKILL'));
