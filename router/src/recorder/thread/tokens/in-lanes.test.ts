@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { lookup } from 'node:dns/promises';
 import { setImmediate } from 'node:timers/promises';
 import { test } from 'node:test';
 import { tokenizerFolder } from '../../../../test/harness/capture-scene.ts';
@@ -46,6 +47,28 @@ test('a large text is encoded on another thread, and no small one waits for it',
   order.push('small');
   assert.deepEqual([...(await large)], encode(text));
   assert.deepEqual(order, ['small', 'large']);
+});
+
+test('names are looked up while as many texts as may are tokenised', async () => {
+  const tokenizer = inLanes(native, source, { ...LIMITS, large: 40_000 });
+  let done = 0;
+  /** Many more texts than libuv has threads, which lookups use too. */
+  const encodeEach = (letters: number): Promise<void>[] =>
+    Array.from({ length: 12 }, async () => {
+      await tokenizer.encode(longText(letters), true);
+      done++;
+    });
+  const small = encodeEach(40_000);
+  const large = encodeEach(60_000);
+  const looksUp = async (): Promise<void> => {
+    const before = done;
+    await lookup('localhost');
+    assert.ok(done - before < 5, `${done - before} texts were tokenised first`);
+  };
+  await looksUp();
+  await large[0];
+  await looksUp();
+  await Promise.all([...small, ...large]);
 });
 
 test('texts are bounded: each by its length and its time, and those that wait together', async () => {
