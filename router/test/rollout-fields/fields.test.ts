@@ -156,6 +156,30 @@ for (const kind of KINDS) {
     }
   });
 
+  // What extract_fireworks_response of agents asks for; without one of these members, or with a logprob that is null, it has no trajectory.
+  test(`${kind}: a chat has what a client needs that keeps exact tokens and nothing else`, async (t) => {
+    const { ask } = await startFields(t, kind, { options: { logprobs: 'processed' } });
+    const settings = { temperature: 1, top_p: 0.95, max_tokens: 12, n: 1, stream: false, logprobs: true };
+    const wanted = { raw_output: true, return_token_ids: true, context_length_exceeded_behavior: 'error' };
+    for (const path of ['/v1/chat/completions', '/inference/v1/chat/completions']) {
+      const { prompt_token_ids: promptIds, choices } = await ask(path, { ...settings, ...wanted, messages });
+      assert.equal(choices.length, 1);
+      const { raw_output: raw, logprobs, message, finish_reason: finish } = choices[0]!;
+      assert.ok(promptIds!.length > 0);
+      assert.deepEqual(raw!.prompt_token_ids, promptIds);
+      assert.equal(raw!.completion_token_ids.length, 12);
+      const { content } = raw!.completion_logprobs!;
+      assert.deepEqual(
+        content.map(({ token_id: id }) => id),
+        raw!.completion_token_ids,
+      );
+      for (const { sampling_logprob: sampling } of content) assert.ok(Number.isFinite(sampling) && sampling! <= 0);
+      assert.deepEqual(logprobs!.content, content);
+      assert.equal(message!.content, decode(raw!.completion_token_ids));
+      assert.equal(finish, 'length');
+    }
+  });
+
   test(`${kind}: a completion with a number of logprobs keeps its lists`, async (t) => {
     const { ask } = await startFields(t, kind);
     const body = { prompt, ...base, logprobs: 2, include_routing_matrix: true };

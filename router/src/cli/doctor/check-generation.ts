@@ -95,7 +95,7 @@ export function checkRolloutFields({ kind, returnsRoutedExperts }: EngineFacts, 
       ? []
       : [
           note(
-            `${PLUGIN}: sampling_logprob, which extract_fireworks_response of fireworks-ai reads, is null except at temperature 1, top_p 1, top_k 0: start the engine with ${start}, and the router with --plugin '${PLUGIN}:{"logprobs":"processed"}'`,
+            `${PLUGIN}: sampling_logprob, which fireworks-ai's sampler and extract_fireworks_response read, is null except at temperature 1, top_p 1, top_k 0: start the engine with ${start}, and the router with --plugin '${PLUGIN}:{"logprobs":"processed"}'`,
           ),
         ]),
     ...(kind === 'vllm' && returnsRoutedExperts === null
