@@ -48,7 +48,7 @@ export class Lifecycle implements WeightJudge {
   bring(engine: SwapEngine, phase: 'registered' | 'quarantined', hasDied = false): void {
     engine.phase = phase;
     this.keepOut(engine);
-    if (this.#jobs.has(engine)) return;
+    if (this.#jobs.has(engine) || this.#table.isClosed) return;
     const job: Job = { ender: new AbortController(), retry: new AbortController() };
     this.#jobs.set(engine, job);
     void this.#bring(engine, job, phase === 'quarantined' && !hasDied)
@@ -240,7 +240,7 @@ export class Lifecycle implements WeightJudge {
       // The next router brings it in.
       while (this.#table.isHandedOver) await pause(LOOK_MS);
       await this.#untilKnown(engine, signal);
-      const last = await set.untilIdle(engine);
+      const last = await set.untilIdle(engine, signal);
       await this.#watch(engine, true);
       signal.throwIfAborted();
       const version = await this.#parts.labels.nameOf(engine.worker);

@@ -25,7 +25,7 @@ test('an engine that joins during a swap waits for its end, also after a trainer
   set.hold();
   set.release();
   let isIdle = false;
-  void set.untilIdle({} as SwapEngine).then(() => (isIdle = true));
+  void set.untilIdle({} as SwapEngine, new AbortController().signal).then(() => (isIdle = true));
   await turn();
   equal(isIdle, false);
   flushed.resolve();

@@ -62,10 +62,15 @@ export class WorkerSet {
     this.#begun.resolve();
   }
 
-  /** Resolves when an engine that joins need not wait for a swap. @returns the last swap until then, for `hasBegunSince` */
-  async untilIdle(engine: SwapEngine): Promise<LedgerEntry | null> {
+  /**
+   * Resolves when an engine that joins need not wait for a swap. Rejects when it is aborted: a swap that runs when the router ends is over, and stays
+   * the one that runs.
+   * @returns the last swap until then, for `hasBegunSince`
+   */
+  async untilIdle(engine: SwapEngine, signal: AbortSignal): Promise<LedgerEntry | null> {
     const { interrupted } = this.#joining;
     for (;;) {
+      signal.throwIfAborted();
       if (this.isHeld) await this.#released.promise;
       else if (this.#running !== null && (this.#running !== interrupted || this.#joining.waits(engine)))
         await this.#runs;

@@ -1,8 +1,9 @@
-import { deepEqual, equal } from 'node:assert/strict';
+import { deepEqual, equal, rejects } from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { SimEngine } from '../../../simulator/src/engine.ts';
 import { SwapEngine } from '../../src/swap/engine.ts';
 import { SnapshotPlaces } from '../../src/swap/snapshot-places.ts';
+import { WorkerSet } from '../../src/swap/worker-set.ts';
 import { type SwapScene, holdLoads, startSims, startSwapScene } from '../harness/swap-scene.ts';
 import { temporaryFolder } from '../harness/temporary-folder.ts';
 import { until } from '../harness/within.ts';
@@ -134,6 +135,26 @@ test('an engine that is brought into the swap of an earlier router as that is un
   });
   await startSwapScene(t, [engine!], { dataDir });
   deepEqual([engine!.core.modelPath, engine!.core.paused], ['sim', false]);
+});
+
+test('an engine that waits for a swap when the router ends waits no longer', async (t) => {
+  const { scene, first, late, join } = await start(t, 'step-1');
+  const goOn = holdLoads(t, first);
+  await scene.post('/swap', { identity: 'step-2' });
+  const { untilIdle } = WorkerSet.prototype;
+  const waits = new Promise<{ over: Promise<unknown> }>((resolve) =>
+    t.mock.method(WorkerSet.prototype, 'untilIdle', function (this: WorkerSet, ...args: Parameters<typeof untilIdle>) {
+      const over = untilIdle.apply(this, args);
+      if (args[0].url === late.url) resolve({ over });
+      return over;
+    }),
+  );
+  await join();
+  const { over } = await waits;
+  await scene.router.close();
+  // The swap is over when the router has ended.
+  goOn();
+  await rejects(over, { name: 'AbortError' });
 });
 
 const LEDGER = '/v1/accounts/any/deployments/dep/ledger';
