@@ -152,7 +152,7 @@ test('an engine that waits for a swap when the router ends waits no longer', asy
   await join();
   const { over } = await waits;
   await scene.router.close();
-  // The swap is over when the router has ended.
+  // Engines go on after the router. A wait that did not end would block the event loop, so this test would hang.
   goOn();
   await rejects(over, { name: 'AbortError' });
 });
