@@ -29,7 +29,8 @@ def main() -> None:
         assert shutil.which("node", path=bare["PATH"]) is None
 
         subprocess.run([python, str(PYTHON / "build.py")], check=True)
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        # What is not imported here needs no bytecode.
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
         tools = ["mypy==2.4.1", "ruff==0.17.5", "numpy==2.2.6", "pyarrow==23.0.1"]
         subprocess.run([*pip, *tools, *map(str, (PYTHON / "dist").glob("*.whl"))], check=True, env=bare)
         ruff = [python, "-m", "ruff"]

@@ -62,7 +62,7 @@ export class Client extends Peer {
 
   /** Takes one whole answer. `method`: of the request that it answers. */
   async answer(method = 'GET', ms = PATIENCE_MS): Promise<ClientAnswer> {
-    return this.#take('the client reads an answer', () => this.#parse(method), ms);
+    return this.#take('the client reads an answer', this.#reading(method), ms);
   }
 
   /** As `answer`. @returns null: the connection ended before the answer did. Silence is a failure of the test. */
@@ -73,23 +73,39 @@ export class Client extends Peer {
     });
   }
 
-  #parse(method: string): [ClientAnswer, number] | null {
-    const head = readWireHead(this.#unread);
-    if (head === null) return null;
-    const status = Number(/^HTTP\/1\.1 (\d{3})( |$)/.exec(head.line)?.[1]);
-    if (Number.isNaN(status)) throw new Error(`not a status line: ${head.line}`);
-    const length = head.get('content-length');
-    const isEmpty = method === 'HEAD' || status === 204 || status === 304 || status < 200;
-    const framing =
-      head.get('transfer-encoding') === 'chunked' ? 'chunked' : length === undefined ? 'until close' : Number(length);
-    const body = new WireBody(isEmpty ? 0 : framing);
-    const rest = body.push(this.#unread.subarray(head.headText.length));
-    const isComplete = framing === 'until close' && !isEmpty ? this.hasEnded : body.isComplete;
-    if (!isComplete) return null;
-    const raw = Buffer.concat(body.raw);
-    const payload = Buffer.concat(body.payload);
-    const answer = { ...head, status, raw, payload, text: payload.toString('utf8') };
-    return [answer, this.#unread.length - rest.length];
+  /** Reads one answer as it comes: what has been read once is not read again. */
+  #reading(method: string): () => [ClientAnswer, number] | null {
+    let head: WireHead | null = null;
+    let status = 0;
+    let isUntilClose = false;
+    let body!: WireBody;
+    let taken = 0;
+    return () => {
+      if (head === null) {
+        head = readWireHead(this.#unread);
+        if (head === null) return null;
+        status = Number(/^HTTP\/1\.1 (\d{3})( |$)/.exec(head.line)?.[1]);
+        if (Number.isNaN(status)) throw new Error(`not a status line: ${head.line}`);
+        const length = head.get('content-length');
+        const isEmpty = method === 'HEAD' || status === 204 || status === 304 || status < 200;
+        const framing =
+          head.get('transfer-encoding') === 'chunked'
+            ? 'chunked'
+            : length === undefined
+              ? 'until close'
+              : Number(length);
+        body = new WireBody(isEmpty ? 0 : framing);
+        isUntilClose = framing === 'until close' && !isEmpty;
+        taken = head.headText.length;
+      }
+      // A copy: parts of what is read so far would keep all of it in memory, each time.
+      const rest = body.push(Buffer.from(this.#unread.subarray(taken)));
+      taken = this.#unread.length - rest.length;
+      if (!(isUntilClose ? this.hasEnded : body.isComplete)) return null;
+      const raw = Buffer.concat(body.raw);
+      const payload = Buffer.concat(body.payload);
+      return [{ ...head, status, raw, payload, text: payload.toString('utf8') }, taken];
+    };
   }
 
   async #take<T>(claim: string, look: () => [T, number] | null, ms: number): Promise<T> {

@@ -19,9 +19,9 @@ const calls = {
     resume: '/continue_generation',
   },
 };
-const long = { prompt: 'go on', max_tokens: 1_500, ignore_eos: true, stream: true };
+const long = { prompt: 'go on', max_tokens: 600, ignore_eos: true, stream: true };
 /** A long stream can't end before it is released. */
-const script = () => ({ ids: [], holdAt: 1_400 });
+const script = () => ({ ids: [], holdAt: 500 });
 const short = { prompt: 'go on', max_tokens: 4, ignore_eos: true };
 
 /** A failing engine and one without faults, with a stream at each. */

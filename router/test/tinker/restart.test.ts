@@ -175,7 +175,7 @@ async function fetchAll(client: TinkerClient, ids: readonly unknown[]): Promise<
   for (const { status, sequences } of results) ok(status === 200 && (sequences as unknown[]).length === 1);
 }
 
-const COUNT = often(1_000, 2_000);
+const COUNT = often(500, 2_000);
 
 test(`${COUNT} samples in flight take at most ${COUNT / 25} MB, which come back`, { skip: needsProc }, async (t) => {
   const engines = await startEngines(t);
