@@ -129,7 +129,7 @@ async function scene(t: TestContext, { contentType, engine: partsOf, client }: A
     return digestOf(client(base64));
   };
   // What a first answer costs is paid: code, buffers, the store.
-  for (let i = 0; i < 12; i++) {
+  for (let i = 0; i < 8; i++) {
     const expected = answerWith(4 * MB);
     assert.equal(await ask(), expected);
   }
@@ -149,7 +149,7 @@ for (const [name, answer] of Object.entries(answers)) {
       t.after(() => clearInterval(watch));
       for (const [count, limit] of [
         [1, 60],
-        [often(4, 8), 100],
+        [often(3, 8), 100],
       ] as const) {
         const got = await Promise.all(Array.from({ length: count }, ask));
         t.diagnostic(`${count}: the router grew by ${(most / MB).toFixed(1)} MB`);

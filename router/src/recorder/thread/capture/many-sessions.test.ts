@@ -7,7 +7,7 @@ import { often } from '../../../../test/harness/often.ts';
 const tokenizerPath = tokenizerFolder();
 
 const SESSIONS = 4_096;
-const TURNS = often(3, 4);
+const TURNS = often(2, 4);
 
 test(`${SESSIONS} interleaved sessions of ${TURNS} turns at default limits: no turn is encoded again`, async () => {
   const scene = await CaptureScene.start({ tokenizerPath });
